@@ -143,7 +143,7 @@ class BandedModel:
         return result
 
     def extended(
-        self, operands: ConvOperands, window: Window3d, filters: Filters, around: PatchContext
+        self, operands: ConvOperands, window: Window3d, filters: Filters, context: PatchContext
     ) -> ConvOperands:
         """The operands of this rank, with the rows its outputs read.
 
@@ -164,7 +164,7 @@ class BandedModel:
         if not mirrored and all(region == grid.of(rank) for rank, region in enumerate(wanted)):
             return read_as(operands, self.cut.axes, operands.pieces, own)
         pieces = self._surrounded(operands.pieces, grid, wanted)
-        layer = BandLayer(operands, window, filters, around)
+        layer = BandLayer(operands, window, filters, context)
         halves = Halves.of(layer, self.cut, grid, slidings, self.links.rank)
         region = wanted[self.links.rank]
         if halves is not None and (later := self._later(halves, pieces, region)) is not None:

@@ -168,7 +168,7 @@ def convolved_with_gradients(
         module.dilation,
         module.groups,
         padding_mode=module.padding_mode,
-        backend=module.__dict__[ATTRIBUTE].around.backend,
+        backend=module.__dict__[ATTRIBUTE].context.backend,
     )
     return y
 

@@ -74,10 +74,10 @@ def _note_copy(spread: BandedModel, source: LazyVideo | None, copy: Tensor) -> N
         spread.halos.copied(frames_of(run), (run.start, run.stop), made.runs[0].base)
 
 
-def spread_of(around: PatchContext) -> BandedModel:
+def spread_of(context: PatchContext) -> BandedModel:
     """What `shard_` put there."""
-    assert isinstance(around.spread, BandedModel)
-    return around.spread
+    assert isinstance(context.spread, BandedModel)
+    return context.spread
 
 
 def banded_forward(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -87,7 +87,7 @@ def banded_forward(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
     innermost module around it that was given videos gets them, from then on.
     """
     patch: Patch = self.__dict__[ATTRIBUTE]
-    spread = spread_of(patch.around)
+    spread = spread_of(patch.context)
     if torch.compiler.is_compiling():
         raise UnsupportedError(
             "torch.compile of a model in bands: exchanges cannot be traced. Compile it without."
@@ -193,7 +193,7 @@ def _of_all(result: Any, change: Callable[[Any], Any]) -> Any:
 def banded_convolution_forward(self: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """In place of `_conv_forward`: lazily as in any patched model; with gradients, at once."""
     patch: Patch = self.__dict__[ATTRIBUTE]
-    spread = spread_of(patch.around)
+    spread = spread_of(patch.context)
     with spread.stats.inside(patch.name):
         if not spread.eager:
             return convolution_forward(self, x, weight, bias)

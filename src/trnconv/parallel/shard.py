@@ -224,8 +224,8 @@ def put_on_bands(model: nn.Module, spread: BandedModel) -> None:
         patch: Patch | None = module.__dict__.get(ATTRIBUTE)
         if patch is None:
             continue
-        patch.around.spread = spread
-        patch.around.within = partial(LazyBands, spread)
+        patch.context.spread = spread
+        patch.context.within = partial(LazyBands, spread)
         for method in patch.methods:
             bound = module.__dict__[method]
             if type(bound) is Bound and bound.function in ours:

@@ -27,24 +27,24 @@ class BandLayer:
     operands: ConvOperands
     window: Window3d
     filters: Filters
-    around: PatchContext
+    context: PatchContext
 
     @property
     def module(self) -> str:
         """Its dotted name."""
-        return self.filters.module or self.around.stats.module
+        return self.filters.module or self.context.stats.module
 
     def question(self, operands: ConvOperands, instance: LinkedCore) -> Question:
         """What a convolution of such operands costs, whatever its end."""
         frames = frame_counts(operands.pieces)
         weight = (*self.filters.weight.shape[:2], *self.window.kernel)
         return Question(
-            shape=problem_of(operands, self.window, weight, self.around),
+            shape=problem_of(operands, self.window, weight, self.context),
             machine=instance.machine,
             dtype=dtype_name(self.filters.weight),
             pieces=frames if len(frames) > 1 else (),
-            reproducible=self.around.reproducible,
-            policy=self.around.policy_for(self.module),
+            reproducible=self.context.reproducible,
+            policy=self.context.policy_for(self.module),
         )
 
 
@@ -105,7 +105,7 @@ class Halves:
         """The second step, to be done when the first is."""
         launches = []
         for group in self.groups:
-            spec = spec_of(self._operands(group), self.layer.window, self.layer.around)
+            spec = spec_of(self._operands(group), self.layer.window, self.layer.context)
             launches.append(StripLaunch(group.at, group.strips, self.own, spec))
         return EdgeStrips(self.cut, pieces, tuple(launches))
 

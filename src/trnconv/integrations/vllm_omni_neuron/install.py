@@ -81,10 +81,10 @@ def uninstall_(vae: nn.Module) -> None:
 def _padded_conv(module: nn.Module, *, lazy: bool) -> _PaddedConv:
     """By what `patch_` decided for the module."""
     patch = module.__dict__[ATTRIBUTE]
-    around = patch.around
-    accuracy = around.policy_for(patch.name).text()
+    context = patch.context
+    accuracy = context.policy_for(patch.name).text()
     is_ours = not lazy and not patch.reason
-    return _PaddedConv(accuracy, around.backend, around.reproducible, is_ours)
+    return _PaddedConv(accuracy, context.backend, context.reproducible, is_ours)
 
 
 def _packs_nothing(target_device: object = None) -> bool:

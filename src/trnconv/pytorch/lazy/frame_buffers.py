@@ -52,9 +52,9 @@ class UnwrittenFrames:
         return make(sizes, dtype=self.dtype, device=self.device)
 
 
-def _allocated(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _allocated(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """Memory for frames in order; anything else is torch's."""
-    if around.spread is not None or kwargs.get("pin_memory"):
+    if context.spread is not None or kwargs.get("pin_memory"):
         return NotImplemented
     name = func._schema.name.removeprefix("aten::")  # noqa: SLF001 (torch's only name for it)
     like = args[0] if name in _LIKE else None
@@ -70,14 +70,14 @@ def _allocated(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     device = default if kwargs.get("device") is None else torch.device(kwargs["device"])
     frames = UnwrittenFrames(twin.shape, twin.dtype, device, zeros="zeros" in name)
     video = LazyVideo((FrameRun(frames, 0, twin.shape[2]),), twin.dtype)
-    return LazyTensor(ViewOf(LazyCell(twin, video, around), twin), device)
+    return LazyTensor(ViewOf(LazyCell(twin, video, context), twin), device)
 
 
-def _written(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _written(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """Frames put where none were written before; other writes are torch's."""
     del func, kwargs
     target, source = args[:2]
-    if around.spread is not None or not isinstance(target, LazyTensor):
+    if context.spread is not None or not isinstance(target, LazyTensor):
         return NotImplemented
     cell = target.view_of.cell
     place = cell.frames_in(target.view_of.twin)
@@ -92,7 +92,7 @@ def _written(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     filled = spliced(known) if len(known) == len(parts) else None
     if filled is None:
         return NotImplemented
-    cell.made_of(joined(filled, around))
+    cell.made_of(joined(filled, context))
     return target
 
 

@@ -34,9 +34,9 @@ _OURS = (torch.Tensor, torch.nn.Parameter, LazyTensor)
 class LazyFunctions(TorchFunctionMode):
     """On while a patched model runs in this thread."""
 
-    def __init__(self, around: PatchContext) -> None:
+    def __init__(self, context: PatchContext) -> None:
         super().__init__()
-        self.around = around
+        self.context = context
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """As it is, but for those."""
@@ -53,7 +53,7 @@ class LazyFunctions(TorchFunctionMode):
             if noted is not NotImplemented:
                 return noted
         elif func is _ATTENTION and _may_note((args, given)):
-            done = attention(self.around, AttentionCall(*args, **given))
+            done = attention(self.context, AttentionCall(*args, **given))
             if done is not NotImplemented:
                 return done
         return func(*args, **given)
@@ -63,7 +63,7 @@ class LazyFunctions(TorchFunctionMode):
             args, kwargs = args[:5], {key: kwargs[key] for key in kwargs if key != "cudnn_enabled"}
         names = {"input": "x", "num_groups": "groups"}
         named = {names.get(key, key): value for key, value in kwargs.items()}
-        return group_normed(self.around, *args, **named)
+        return group_normed(self.context, *args, **named)
 
 
 def _may_note(given: Any) -> bool:

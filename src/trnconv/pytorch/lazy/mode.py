@@ -48,9 +48,9 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     supports_higher_order_operators = True  # else torch.cond is refused
 
-    def __init__(self, around: PatchContext) -> None:
+    def __init__(self, context: PatchContext) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.around = around
+        self.context = context
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -73,7 +73,7 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         recorded = is_recorded((args, kwargs))
         note = None if recorded or is_differentiating() else NOTED.get(traits.overload)
         if note is not None:
-            result = note(self.around, func, args, kwargs)
+            result = note(self.context, func, args, kwargs)
             if result is not NotImplemented:
                 return noted_as_torch_lays(result, func, args, kwargs)
         if traits.composite:
@@ -84,7 +84,7 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if lazy and traits.view and isinstance(args[0], LazyTensor):
             return _viewed(func, args, kwargs)
         if recorded:
-            self.around.stats.left_to_autograd()
+            self.context.stats.left_to_autograd()
             args, kwargs = _solid(args), _solid(kwargs)  # autograd may read them much later
         return self._computed(func, traits, args, kwargs, lazy=lazy)
 
@@ -105,15 +105,15 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = self._by_torch(func, traits, given, named)
         if all(laid_out_as(elements[id(lazy)], lazy.view_of.twin) for lazy in lazies):
             return result
-        return as_torch_lays(result, func, args, kwargs, self.around)
+        return as_torch_lays(result, func, args, kwargs, self.context)
 
     def _by_torch(self, func: Any, traits: Traits, args: Any, kwargs: Any) -> Any:
-        if self.around.reproducible:
+        if self.context.reproducible:
             framed = on_each_frame(traits.name, func, args, kwargs)
             if framed is not None:
                 return framed
         result = func(*args, **kwargs)
-        note_copy(self.around, traits.name, (args, kwargs), result)
+        note_copy(self.context, traits.name, (args, kwargs), result)
         follow(func, traits, args, kwargs, result)
         return result
 

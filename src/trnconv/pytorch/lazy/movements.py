@@ -51,19 +51,19 @@ _NEAREST = ("upsample_nearest", "_upsample_nearest_exact")
 _NARROWEST = 2  # bytes: of what a model computes in; smaller types are for storage
 
 
-def _copied(video: LazyVideo | None, around: PatchContext, twin: Tensor | None = None) -> Any:
+def _copied(video: LazyVideo | None, context: PatchContext, twin: Tensor | None = None) -> Any:
     """A lazy tensor in memory of its own; laid out densely, if it is not said how."""
     if video is None:
         return NotImplemented
     memory = as_memory(video) if twin is None else twin
-    return LazyTensor(ViewOf(LazyCell(memory, video, around), memory), video.device)
+    return LazyTensor(ViewOf(LazyCell(memory, video, context), memory), video.device)
 
 
 def _or_torch(noted: LazyTensor | None) -> Any:
     return NotImplemented if noted is None else noted
 
 
-def _cat(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _cat(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """Frames one after the other; or one video alone, along any axis."""
     del func
     tensors = args[0] if args else kwargs["tensors"]
@@ -74,22 +74,22 @@ def _cat(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     videos = [video_of(tensor) for tensor in tensors]
     known = [video for video in videos if video is not None]
     together = spliced(known) if len(known) == len(videos) else None
-    return NotImplemented if together is None else _copied(joined(together, around), around)
+    return NotImplemented if together is None else _copied(joined(together, context), context)
 
 
 def _of_rank(rank: int, note: Note) -> Note:
     """A note of an operator of so many axes: torch refuses what has others, and says so itself."""
 
-    def if_of_rank(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+    def if_of_rank(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         if args[0].dim() != rank + _OUTER_AXES:
             return NotImplemented
-        return note(around, func, args, kwargs)
+        return note(context, func, args, kwargs)
 
     return if_of_rank
 
 
 def _pad_with(mode: str) -> Note:
-    def note(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+    def note(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         x, pads = args[:2]
         if mode != "constant" and x.dim() != len(pads) // 2 + _OUTER_AXES:
             return NotImplemented
@@ -99,12 +99,12 @@ def _pad_with(mode: str) -> Note:
         if padded is not None and mode == "reflect":
             with unseen():
                 func(twin_of(x), pads)  # torch refuses more than there is
-        return _copied(padded, around)
+        return _copied(padded, context)
 
     return note
 
 
-def _upsample(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _upsample(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """Nearest-neighbour upsampling to a size, and by what scales torch says that size came about.
 
     Which position is nearest follows from the scales, if there are any: a scale of 1.05 leaves two
@@ -118,19 +118,19 @@ def _upsample(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     stated = [scale for scale in scales if scale is not None]
     if stated and stated != factors:
         return NotImplemented
-    return _upsampled(around, x, factors)
+    return _upsampled(context, x, factors)
 
 
-def _upsample_by_factors(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _upsample_by_factors(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """The same to a size or by factors, and never both."""
     del func, kwargs
     x, size, factors = (*args, None)[:3]
     if size is not None:
-        return NotImplemented if factors is not None else _upsample(around, None, (x, size), {})
-    return NotImplemented if factors is None else _upsampled(around, x, factors)
+        return NotImplemented if factors is not None else _upsample(context, None, (x, size), {})
+    return NotImplemented if factors is None else _upsampled(context, x, factors)
 
 
-def _upsampled(around: PatchContext, x: Tensor, factors: Sequence[float]) -> Any:
+def _upsampled(context: PatchContext, x: Tensor, factors: Sequence[float]) -> Any:
     video = video_of(x)
     if video is None or video.layout is AxisOrder.frames_first:
         return NotImplemented
@@ -139,10 +139,10 @@ def _upsampled(around: PatchContext, x: Tensor, factors: Sequence[float]) -> Any
     if any(factor < 1 or factor != int(factor) for factor in factors):
         return NotImplemented
     whole = [1] * (3 - len(factors)) + [int(factor) for factor in factors]
-    return _copied(video.upsampled((whole[0], whole[1], whole[2])), around)
+    return _copied(video.upsampled((whole[0], whole[1], whole[2])), context)
 
 
-def _repeat(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _repeat(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """Frames so many times one after the other."""
     del func, kwargs
     x, counts = args
@@ -151,10 +151,10 @@ def _repeat(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         return NotImplemented
     if any(count != 1 for at, count in enumerate(counts) if at != _FRAMES):
         return NotImplemented
-    return _copied(video.times(counts[_FRAMES]), around)
+    return _copied(video.times(counts[_FRAMES]), context)
 
 
-def _clone(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _clone(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """What was noted is shared until it is changed in place; a copy that is smaller is made.
 
     A few frames of a long tensor, kept in a cache, would keep all of it in memory; upsampled frames
@@ -166,10 +166,10 @@ def _clone(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     if wanted not in (None, torch.preserve_format, torch.contiguous_format):
         return NotImplemented
     if x.dim() == 6:
-        return _interleaved(around, x)
+        return _interleaved(context, x)
     if x.dim() == 8:
-        return _or_torch(moved_into_cells(around, x))
-    if wanted is torch.contiguous_format and around.spread is None:
+        return _or_torch(moved_into_cells(context, x))
+    if wanted is torch.contiguous_format and context.spread is None:
         put_in_order(x)
     video = _in_parts(x) if _has_planes(x) else None
     if video is None:
@@ -178,19 +178,19 @@ def _clone(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         if isinstance(run.base, PendingConv):
             run.base.result()  # wanted twice: with an end of its own it would run twice
     if video.keeps_others and wanted is not torch.contiguous_format:
-        few = _of_copied_frames(video, around)
+        few = _of_copied_frames(video, context)
         if few is None:
             return NotImplemented
         video = few
     with unseen():
         twin = func(twin_of(x), **kwargs)
-    copied = _copied(video, around, twin)
+    copied = _copied(video, context, twin)
     in_order = wanted is torch.contiguous_format
     copied.view_of.cell.for_a_layer = in_order and not asked_by_a_model()
     return copied
 
 
-def _of_copied_frames(video: LazyVideo, around: PatchContext) -> LazyVideo | None:
+def _of_copied_frames(video: LazyVideo, context: PatchContext) -> LazyVideo | None:
     """The same of copies of its frames; None if those are not smaller than the video."""
     spans = {
         base: FrameRun(
@@ -210,7 +210,7 @@ def _of_copied_frames(video: LazyVideo, around: PatchContext) -> LazyVideo | Non
         for base, span in spans.items():
             frames = stored(span)
             copies[base] = run_of(frames.clone(memory_format=torch.contiguous_format)).base
-            around.stats.moved("cache", 2 * frames.nbytes)
+            context.stats.moved("cache", 2 * frames.nbytes)
     runs = [
         replace(
             run,
@@ -247,7 +247,7 @@ def _in_parts(x: Tensor) -> LazyVideo | None:
     return replace(video, runs=(runs[bounds.index(run.start)],))
 
 
-def _interleaved(around: PatchContext, x: Tensor) -> Any:
+def _interleaved(context: PatchContext, x: Tensor) -> Any:
     """repeat_interleave is unsqueeze, expand, clone, view."""
     repeated = [at for at in (2, *_AXES) if x.stride(at) == 0 and x.shape[at] > 1]
     if len(repeated) != 1:
@@ -258,7 +258,7 @@ def _interleaved(around: PatchContext, x: Tensor) -> Any:
     if video is None or video.layout is not AxisOrder.video:
         return NotImplemented
     if at not in _AXES:
-        return _or_torch(with_repeated_channels(around, video, x.shape[at], x.shape))
+        return _or_torch(with_repeated_channels(context, video, x.shape[at], x.shape))
     factors = [1, 1, 1]
     factors[_AXES[at] - _FRAMES] = x.shape[at]
     more = video.upsampled((factors[0], factors[1], factors[2]))
@@ -267,7 +267,7 @@ def _interleaved(around: PatchContext, x: Tensor) -> Any:
     memory = as_memory(more)
     with unseen():
         twin = memory.view(x.shape)
-    return LazyTensor(ViewOf(LazyCell(memory, more, around), twin), x.device)
+    return LazyTensor(ViewOf(LazyCell(memory, more, context), twin), x.device)
 
 
 def _selected(x: LazyTensor, at: int) -> LazyTensor:
@@ -276,7 +276,7 @@ def _selected(x: LazyTensor, at: int) -> LazyTensor:
     return LazyTensor(x.view_of.of(twin), x.device)
 
 
-def _cast(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _cast(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """A cast that loses nothing, or back to where it came from."""
     x, dtype = args[0], kwargs.get("dtype")
     plain = kwargs.get("memory_format") in (None, torch.preserve_format)
@@ -291,7 +291,7 @@ def _cast(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         return NotImplemented
     with unseen():
         twin = func(twin_of(x), dtype=dtype)
-    return _copied(cast, around, twin)
+    return _copied(cast, context, twin)
 
 
 def _has_planes(x: Tensor) -> bool:
@@ -305,8 +305,8 @@ def _has_planes(x: Tensor) -> bool:
 
 
 def _spliced(note: Note) -> Note:
-    def if_allowed(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
-        return note(around, func, args, kwargs) if around.rewrites.splice else NotImplemented
+    def if_allowed(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+        return note(context, func, args, kwargs) if context.rewrites.splice else NotImplemented
 
     return if_allowed
 
@@ -341,8 +341,8 @@ _OTHERS: dict[str, Note] = {
 def _first_of(*notes: Note) -> Note:
     """The note of the first that takes a call over."""
 
-    def note(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
-        found = (first(around, func, args, kwargs) for first in notes)
+    def note(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+        found = (first(context, func, args, kwargs) for first in notes)
         return next((result for result in found if result is not NotImplemented), NotImplemented)
 
     return note
@@ -355,17 +355,17 @@ NOTED: dict[str, Note] = {
 }
 
 
-def note_copy(around: PatchContext, name: str, given: Any, result: Any) -> None:
+def note_copy(context: PatchContext, name: str, given: Any, result: Any) -> None:
     """An operator that torch did: counted, if it moved data for nothing but its place."""
     if name == "aten::_unsafe_view":
-        around.stats.call_last("contiguous", "permute")  # reshape is a copy, and this
+        context.stats.call_last("contiguous", "permute")  # reshape is a copy, and this
         return
     kind = _kind(name, given)
     if not kind or not isinstance(result, Tensor):
         return
     read: Sequence[Tensor] = list(tensors_in(given[0][:1]))
     if not any(same_memory(tensor, result) for tensor in read):
-        around.stats.moved(kind, sum(bytes_read(tensor) for tensor in read) + result.nbytes)
+        context.stats.moved(kind, sum(bytes_read(tensor) for tensor in read) + result.nbytes)
 
 
 def bytes_read(tensor: Tensor) -> int:

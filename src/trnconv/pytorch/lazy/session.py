@@ -28,16 +28,16 @@ _GLOBAL_HOOKS = ("_global_forward_pre_hooks", "_global_forward_hooks")
 class _Current(threading.local):
     """The innermost session of this thread."""
 
-    around: PatchContext | None = None
+    context: PatchContext | None = None
     by_halves = False  # entered by a method that encodes or decodes
 
 
 _current = _Current()
 
 
-def inside(around: PatchContext) -> bool:
+def inside(context: PatchContext) -> bool:
     """Whether this thread is in a session of this model."""
-    return _current.around is around
+    return _current.context is context
 
 
 def is_half(module: str) -> bool:
@@ -84,25 +84,25 @@ def foreign_kind(values: Iterable[Any]) -> str:
 
 @contextmanager
 def session(
-    model: torch.nn.Module, around: PatchContext, given: Any, *, by_halves: bool = False
+    model: torch.nn.Module, context: PatchContext, given: Any, *, by_halves: bool = False
 ) -> Iterator[list[Any]]:
     """Data movement inside is noted; at the end nothing lazy is left but what the model keeps.
 
     The caller puts results into the list: they become plain, also where the model keeps them.
     """
-    outer, before = (_current.around, _current.by_halves), frozenset(registry.alive())
+    outer, before = (_current.context, _current.by_halves), frozenset(registry.alive())
     results: list[Any] = []
-    _current.around, _current.by_halves = around, by_halves
+    _current.context, _current.by_halves = context, by_halves
     try:
-        with LazyMode(around), LazyFunctions(around), around.within():
+        with LazyMode(context), LazyFunctions(context), context.within():
             yield results
     except BaseException:
-        _current.around, _current.by_halves = outer
-        if around.spread is None:  # else other ranks may be waited for, that have failed too
+        _current.context, _current.by_halves = outer
+        if context.spread is None:  # else other ranks may be waited for, that have failed too
             with torch.no_grad():
                 settle_after_failure(before)
         raise
-    _current.around, _current.by_halves = outer
+    _current.context, _current.by_halves = outer
     settle_since(before, _kept(model, given, results))
 
 

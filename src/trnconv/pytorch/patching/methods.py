@@ -47,7 +47,7 @@ class Patch:
     """What a patched module carries."""
 
     name: str  # dotted
-    around: PatchContext
+    context: PatchContext
     before: dict[str, Any]  # attributes of the instance that ours replaced
     methods: list[str]  # ours
     reason: str = ""  # why it is kept; empty if it is taken
@@ -121,25 +121,25 @@ def entered(module: torch.nn.Module, method: str, args: Any, kwargs: Any) -> Any
     if torch.compiler.is_compiling():  # before all else: dynamo traces no further
         return unpatched(module, method, args, kwargs)
     patch: Patch = module.__dict__[ATTRIBUTE]
-    around = patch.around
-    if is_passing() or not around.lazy:
+    context = patch.context
+    if is_passing() or not context.lazy:
         return unpatched(module, method, args, kwargs)
-    if inside(around):
-        with around.stats.inside(patch.name):
+    if inside(context):
+        with context.stats.inside(patch.name):
             result = unpatched(module, method, args, kwargs)
         if has_hooks(module):
             return made_plain(result)
         return convolved_now(result) if is_half(patch.name) else result
     reason = GRADIENTS if wants_gradient(module, args, kwargs) else why_eager(args, kwargs)
     if reason:
-        around.stats.eager[reason] += 1
+        context.stats.eager[reason] += 1
         return unpatched(module, method, args, kwargs)
-    watch_hooks(module, around)
+    watch_hooks(module, context)
     by_halves = method != "forward"
     given = (args, kwargs)
     with (
-        session(module, around, given, by_halves=by_halves) as results,
-        around.stats.inside(patch.name),
+        session(module, context, given, by_halves=by_halves) as results,
+        context.stats.inside(patch.name),
     ):
         results.append(unpatched(module, method, args, kwargs))
     return made_plain(results[0])
@@ -154,14 +154,14 @@ def unpatched(module: torch.nn.Module, method: str, args: Any, kwargs: Any) -> A
     return own(module, *args, **kwargs)
 
 
-def watch_hooks(model: torch.nn.Module, around: PatchContext) -> None:
+def watch_hooks(model: torch.nn.Module, context: PatchContext) -> None:
     """Modules that have got hooks since the model was patched show them plain tensors."""
     for name, module in model.named_modules():
         if not has_hooks(module) or isinstance(module.__dict__.get("_call_impl"), HookedCall):
             continue
         module.__dict__["_call_impl"] = HookedCall(module)
         if ATTRIBUTE not in module.__dict__:
-            put(module, Patch(name, around, {}, []), "forward", module_forward)
+            put(module, Patch(name, context, {}, []), "forward", module_forward)
 
 
 def put(
@@ -238,8 +238,8 @@ def convolution_forward(
         return _left_to_torch(self, reason, (input, weight, bias))
     if torch.compiler.is_compiling():
         return at_once(self, input, weight, bias)
-    around = patch.around
-    if not around.lazy or _wants(input, weight, bias) or _is_foreign(around, input, weight):
+    context = patch.context
+    if not context.lazy or _wants(input, weight, bias) or _is_foreign(context, input, weight):
         return at_once(self, input, weight, bias)
     own = padded_input(self, input)
     filters = Filters(
@@ -252,10 +252,10 @@ def convolution_forward(
         mode=own.mode,
         module=patch.name,
     )
-    found: Tensor | None = convolved(own.x, filters, around)
+    found: Tensor | None = convolved(own.x, filters, context)
     if found is None:
-        return eager(value_of(own.x), filters, around)
-    if not inside(around) or is_managed(self):
+        return eager(value_of(own.x), filters, context)
+    if not inside(context) or is_managed(self):
         found = made_plain(found)
     return found
 
@@ -265,9 +265,9 @@ def _made(tensor: Any) -> Any:
     return tensor if torch.compiler.is_compiling() else plain_of(tensor)
 
 
-def _is_foreign(around: PatchContext, x: Tensor, weight: Tensor) -> bool:
+def _is_foreign(context: PatchContext, x: Tensor, weight: Tensor) -> bool:
     """Whether a convolution has to run at once, inside of a session or outside of one."""
-    if not inside(around):
+    if not inside(context):
         return bool(why_eager((x, weight), {}))
     return is_transformed() or bool(foreign_kind((x, weight)))
 
@@ -305,8 +305,8 @@ def at_once(module: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tens
         module.dilation,
         module.groups,
         padding_mode=own.mode,
-        accuracy=patch.around.policy_for(patch.name),
-        backend=patch.around.backend,
+        accuracy=patch.context.policy_for(patch.name),
+        backend=patch.context.backend,
     )
     if torch.compiler.is_compiling() or is_transformed() or x.dim() != weight.dim():
         return y
@@ -324,7 +324,7 @@ def _left_to_torch(
         compiled: Tensor = unpatched(module, "_conv_forward", operands, {})
         return compiled
     patch: Patch = module.__dict__[ATTRIBUTE]
-    patch.around.stats.kept[patch.name, reason] += 1
+    patch.context.stats.kept[patch.name, reason] += 1
     with passing():
         y: Tensor = unpatched(module, "_conv_forward", tuple(map(value_of, operands)), {})
     return y
@@ -336,8 +336,8 @@ def kept_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
     method = patch.methods[0]
     if torch.compiler.is_compiling():
         return unpatched(self, method, args, kwargs)
-    patch.around.stats.kept[patch.name, patch.reason] += 1
-    with patch.around.stats.inside(patch.name):
+    patch.context.stats.kept[patch.name, patch.reason] += 1
+    with patch.context.stats.inside(patch.name):
         return unpatched(self, method, args, kwargs)
 
 
@@ -366,12 +366,12 @@ def _transposed(
     x, weight, _ = operands
     name = f"conv_transpose{weight.dim() - 2}d"
     reason = unsupported_type(weight.dtype)
-    ours: Any = partial(getattr(functional, name), backend=patch.around.backend)
+    ours: Any = partial(getattr(functional, name), backend=patch.context.backend)
     convolve = getattr(torch.nn.functional, name) if reason else ours
     if torch.compiler.is_compiling():
         compiled: Tensor = convolve(*operands, *options)
         return compiled
-    stats = patch.around.stats
+    stats = patch.context.stats
     if reason:
         stats.kept[patch.name, reason] += 1
     with passing():

@@ -67,7 +67,7 @@ def patch_(  # noqa: PLR0913 (each is a decision of the caller's)
         raise UnsupportedError("the model, or a part of it, is patched already: unpatch_ it first.")
     wanted = filter_fn or _everything
     refused = frozenset(name for name, module in model.named_modules() if not wanted(name, module))
-    around = PatchContext(
+    context = PatchContext(
         stats=PatchStats(),
         rewrites=rewrites,
         reproducible=reproducible,
@@ -78,7 +78,7 @@ def patch_(  # noqa: PLR0913 (each is a decision of the caller's)
         lazy=lazy and not _wants_plain_tensors(model),
     )
     entries = _entries(model, refused)
-    around.kept = frozenset(entry.name for entry in entries if entry.reason)
+    context.kept = frozenset(entry.name for entry in entries if entry.reason)
     unsupported = [entry for entry in entries if entry.reason and entry.name not in refused]
     if unsupported and on_unsupported == "raise":
         first = unsupported[0]
@@ -88,11 +88,13 @@ def patch_(  # noqa: PLR0913 (each is a decision of the caller's)
         )
     reasons = {entry.name: entry.reason for entry in entries}
     for name, module in model.named_modules():
-        _patch_one(module, Patch(name, around, {}, [], reasons.get(name, "")), root=module is model)
+        _patch_one(
+            module, Patch(name, context, {}, [], reasons.get(name, "")), root=module is model
+        )
     for method in entries_of(model):
-        patch = model.__dict__.get(ATTRIBUTE) or Patch("", around, {}, [])
+        patch = model.__dict__.get(ATTRIBUTE) or Patch("", context, {}, [])
         put(model, patch, method, None)
-    return PatchReport(tuple(entries), around.stats)
+    return PatchReport(tuple(entries), context.stats)
 
 
 def unpatch_(model: nn.Module) -> None:

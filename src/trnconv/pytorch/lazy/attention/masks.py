@@ -37,17 +37,17 @@ Tensor = torch.Tensor
 _QUERIES, _KEYS = 0, 1
 
 
-def finds_attention(around: PatchContext) -> bool:
+def finds_attention(context: PatchContext) -> bool:
     """Whether attention may be a kernel of ours: not where bits are promised, nor in bands."""
-    own = around.rewrites.fuse_attention and not around.reproducible
-    return own and around.spread is None
+    own = context.rewrites.fuse_attention and not context.reproducible
+    return own and context.spread is None
 
 
 def _compared(*, least: bool, equal: bool) -> Note:
     """A key is seen where its index is at most (`least`) that of the query, `equal` or less."""
 
-    def note(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
-        if kwargs or len(args) != 2 or not finds_attention(around):
+    def note(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+        if kwargs or len(args) != 2 or not finds_attention(context):
             return NotImplemented
         if not all(isinstance(arg, Tensor) and arg.dim() == 2 for arg in args):
             return NotImplemented
@@ -57,9 +57,9 @@ def _compared(*, least: bool, equal: bool) -> Note:
             return NotImplemented
         keys_left = along[_KEYS] is left
         frames = _frame_tokens(along, keys_at_most=keys_left == least, equal=equal)
-        if frames is None or not runs_kernels(left, around.backend):
+        if frames is None or not runs_kernels(left, context.backend):
             return NotImplemented
-        return _noted(MaskKind.seen, frames, torch.bool, Operator(func, args, kwargs), around)
+        return _noted(MaskKind.seen, frames, torch.bool, Operator(func, args, kwargs), context)
 
     return note
 
@@ -83,7 +83,7 @@ def _frame_tokens(along: dict[Any, Tensor], *, keys_at_most: bool, equal: bool) 
     return causal_frame(seen, len(keys))
 
 
-def _chosen(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _chosen(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """where(seen, 0, -inf); torch makes tensors of the numbers."""
     mask = _compared_mask(args[0], MaskKind.seen)
     if mask is None or kwargs or tuple(map(_number, args[1:])) != (0, -inf):
@@ -92,7 +92,7 @@ def _chosen(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         return NotImplemented
     with unseen():
         dtype = torch.result_type(*args[1:])
-    return _noted(MaskKind.added, mask.frame_tokens, dtype, Operator(func, args, kwargs), around)
+    return _noted(MaskKind.added, mask.frame_tokens, dtype, Operator(func, args, kwargs), context)
 
 
 def _number(value: Any) -> float | None:
@@ -110,17 +110,17 @@ def _number(value: Any) -> float | None:
         return float(values.flatten()[0])
 
 
-def _cast(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _cast(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """In another type of float: both numbers are exact in all."""
     mask = _compared_mask(args[0], MaskKind.added)
     dtype = kwargs.get("dtype")
     others = {key for key, value in kwargs.items() if key != "dtype" and value is not None}
     if mask is None or others or dtype is None or not dtype.is_floating_point:
         return NotImplemented
-    return _noted(MaskKind.added, mask.frame_tokens, dtype, Operator(func, args, kwargs), around)
+    return _noted(MaskKind.added, mask.frame_tokens, dtype, Operator(func, args, kwargs), context)
 
 
-def _filled(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _filled(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """full([tokens, tokens], -inf)."""
     del func
     size, value, *rest = args
@@ -129,15 +129,15 @@ def _filled(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         return NotImplemented
     if dtype is None or not dtype.is_floating_point or device is None:
         return NotImplemented
-    if not finds_attention(around):
+    if not finds_attention(context):
         return NotImplemented
     mask = FilledMask((torch.Size((1, 1, 1, *size)), dtype, torch.device(device)))
-    return _shown(mask, around) if runs_kernels(mask, around.backend) else NotImplemented
+    return _shown(mask, context) if runs_kernels(mask, context.backend) else NotImplemented
 
 
-def _head_filled(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _head_filled(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """mask[row, :keys] = 0, while nobody else has a note of the mask."""
-    del around, func
+    del context, func
     mask = _base(args[0])
     if not isinstance(mask, FilledMask) or kwargs or _number(args[1]) != 0:
         return NotImplemented  # copy_ may be asked not to block: that is for devices
@@ -155,7 +155,7 @@ def _head_filled(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any
 
 
 def _noted(
-    kind: MaskKind, frames: int, dtype: torch.dtype, operator: Operator, around: PatchContext
+    kind: MaskKind, frames: int, dtype: torch.dtype, operator: Operator, context: PatchContext
 ) -> LazyTensor:
     """The result of an operator that was not called: as large as its operands together."""
     like = operator.args[0]
@@ -167,16 +167,16 @@ def _noted(
     if isinstance(before, ComparedMask):
         counted += before.counted
     own = (sizes, dtype, like.device)
-    return _shown(ComparedMask(kind, frames, own, operator.later(), counted), around)
+    return _shown(ComparedMask(kind, frames, own, operator.later(), counted), context)
 
 
-def _shown(mask: PendingMask, around: PatchContext) -> LazyTensor:
+def _shown(mask: PendingMask, context: PatchContext) -> LazyTensor:
     """A mask as the matrix that a model sees."""
     video = LazyVideo((FrameRun(mask, 0, 1),), mask.dtype, AxisOrder.video)
     with unseen():
         memory = torch.empty(mask.shape, dtype=mask.dtype, device="meta")
         twin = memory.view(mask.shape[-2:])
-    return LazyTensor(ViewOf(LazyCell(memory, video, around, owns=True), twin), mask.device)
+    return LazyTensor(ViewOf(LazyCell(memory, video, context, owns=True), twin), mask.device)
 
 
 def _base(x: Any) -> PendingMask | None:

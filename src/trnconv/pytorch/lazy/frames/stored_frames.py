@@ -105,9 +105,9 @@ def stored_frames(video: Tensor, counted: Tensor) -> tuple[StoredFrames, int]:
     ]
     offset, step = int(video.storage_offset()), video.stride(_FRAMES)
     first, frames = 0, t
-    around = [outer for outer in steps[:2] if outer >= step]
-    outer = min(around) if around else _elements(video)
-    if 0 < step <= outer >= step * t and not any(outer % stride for stride in around):
+    outer_steps = [outer for outer in steps[:2] if outer >= step]
+    outer = min(outer_steps) if outer_steps else _elements(video)
+    if 0 < step <= outer >= step * t and not any(outer % stride for stride in outer_steps):
         first, frames = offset % outer // step, outer // step
     if first + t > frames:
         first, frames = 0, t

@@ -65,11 +65,11 @@ class PendingCells(Pending):
 
 
 def with_repeated_channels(
-    around: PatchContext, video: LazyVideo, count: int, seen: torch.Size
+    context: PatchContext, video: LazyVideo, count: int, seen: torch.Size
 ) -> LazyTensor | None:
     """Channels, each so often in a row; `seen` is the shape the model sees. None: torch does it."""
-    wanted = around.rewrites.fuse_ends and around.rewrites.coarse_residuals
-    is_of_use = wanted and around.spread is None
+    wanted = context.rewrites.fuse_ends and context.rewrites.coarse_residuals
+    is_of_use = wanted and context.spread is None
     if not is_of_use or not video.as_it_lies or video.layout is not AxisOrder.video:
         return None
     run = video.runs[0]
@@ -78,10 +78,10 @@ def with_repeated_channels(
     counted = (run.base.counted,) if isinstance(run.base, StoredFrames) else ()
     coarse = CoarseResidual(1, 1, 1, repeats=count)
     source = CoarseSource(frames, counted)
-    return _noted(around, PendingCells(source, coarse, around.stats), seen)
+    return _noted(context, PendingCells(source, coarse, context.stats), seen)
 
 
-def moved_into_cells(around: PatchContext, x: Tensor) -> LazyTensor | None:
+def moved_into_cells(context: PatchContext, x: Tensor) -> LazyTensor | None:
     """Repeated channels, moved into positions; None if x is not that."""
     repeated = _repeated(x)
     if repeated is None or x.dim() != 1 + _CELL_AXES[-1]:
@@ -106,7 +106,7 @@ def moved_into_cells(around: PatchContext, x: Tensor) -> LazyTensor | None:
     as_expected = all(own == needed or size == 1 for own, needed, size in pairs)
     if not as_expected or prod(x.shape) != whole.numel() or x.storage_offset():
         return None
-    return _noted(around, PendingCells(repeated.source, coarse, around.stats), x.shape)
+    return _noted(context, PendingCells(repeated.source, coarse, context.stats), x.shape)
 
 
 def cells_of(video: LazyVideo | None) -> tuple[CoarseSource, CoarseResidual] | None:
@@ -132,9 +132,9 @@ def _repeated(x: Tensor) -> PendingCells | None:
     return base if is_noted and base.coarse.cell() == 1 else None
 
 
-def _noted(around: PatchContext, pending: PendingCells, seen: torch.Size) -> LazyTensor:
+def _noted(context: PatchContext, pending: PendingCells, seen: torch.Size) -> LazyTensor:
     video = LazyVideo((FrameRun(pending, 0, pending.shape[2]),), pending.dtype)
     memory = as_memory(video)
     with unseen():
         twin = memory.view(seen)
-    return LazyTensor(ViewOf(LazyCell(memory, video, around), twin), pending.device)
+    return LazyTensor(ViewOf(LazyCell(memory, video, context), twin), pending.device)

@@ -57,27 +57,29 @@ def unsupported_type(weights: torch.dtype) -> str:
     return "" if weights in taken else f"its weights are {weights}; kernels take bf16, fp16, fp32."
 
 
-def convolved(x: Tensor, filters: Filters, around: PatchContext) -> LazyTensor | None:
+def convolved(x: Tensor, filters: Filters, context: PatchContext) -> LazyTensor | None:
     """The result, not yet run; None if x is no video, and no lines, that a convolution takes."""
-    video = lines_of(x) if filters.rank == 1 and around.spread is None else video_of(x)
+    video = lines_of(x) if filters.rank == 1 and context.spread is None else video_of(x)
     if not _takes(video, filters):
-        if around.spread is not None:
-            around.spread.require_local(filters)
+        if context.spread is not None:
+            context.spread.require_local(filters)
         return None
     assert video is not None
     window = filters.window()
     with passing():
-        kept, pattern, moved = _reduced(video, window, around)
-        pending = PendingConv(_asked(kept, filters, window, around))
+        kept, pattern, moved = _reduced(video, window, context)
+        pending = PendingConv(_asked(kept, filters, window, context))
     runs = pattern or (FrameRun(pending, 0, pending.shape[2]),)
     scaled = tuple(replace(run, base=pending, scale=moved) for run in runs)
     result = LazyVideo(scaled, video.dtype, video.layout, from_images=video.from_images)
-    return _in_format(_result(result, around), format_of_result(x, filters.weight, filters.options))
+    return _in_format(
+        _result(result, context), format_of_result(x, filters.weight, filters.options)
+    )
 
 
-def _result(video: LazyVideo, around: PatchContext) -> LazyTensor:
+def _result(video: LazyVideo, context: PatchContext) -> LazyTensor:
     memory = as_memory(video)
-    return LazyTensor(ViewOf(LazyCell(memory, video, around, owns=True), memory), video.device)
+    return LazyTensor(ViewOf(LazyCell(memory, video, context, owns=True), memory), video.device)
 
 
 def _in_format(result: LazyTensor, memory_format: torch.memory_format) -> LazyTensor:
@@ -95,12 +97,12 @@ def _takes(video: LazyVideo | None, filters: Filters) -> bool:
 
 
 def _reduced(
-    video: LazyVideo, window: Window3d, around: PatchContext
+    video: LazyVideo, window: Window3d, context: PatchContext
 ) -> tuple[LazyVideo, tuple[FrameRun, ...], tuple[int, int]]:
     """The video without repeated frames and upsampled pixels that the window cannot tell apart."""
     pattern: tuple[FrameRun, ...] = ()
     moved = (1, 1)
-    if not around.rewrites.before_upsample:
+    if not context.rewrites.before_upsample:
         return video, pattern, moved
     if (found := frame_pattern(video, window)) is not None:
         video, pattern = found
@@ -111,23 +113,25 @@ def _reduced(
 
 
 def _asked(
-    video: LazyVideo, filters: Filters, window: Window3d, around: PatchContext
+    video: LazyVideo, filters: Filters, window: Window3d, context: PatchContext
 ) -> DeferredConv:
     """The convolution with all it can take over; the rest is done first."""
     operands = operands_of(video, window)
-    if operands is not None and not _may_take(operands, filters, window, around):
+    if operands is not None and not _may_take(operands, filters, window, context):
         operands = None
     if operands is None:
-        operands = _after_movement(video, window, around)
-    if around.spread is not None:
-        operands = around.spread.extended(operands, window, filters, around)
-    module = filters.module or around.stats.module
-    policy = with_proven_range(around.policy_for(module), operands.pieces, around)
-    spec = replace(spec_of(operands, window, around), accuracy=policy.text())
+        operands = _after_movement(video, window, context)
+    if context.spread is not None:
+        operands = context.spread.extended(operands, window, filters, context)
+    module = filters.module or context.stats.module
+    policy = with_proven_range(context.policy_for(module), operands.pieces, context)
+    spec = replace(spec_of(operands, window, context), accuracy=policy.text())
     weight = (*filters.weight.shape[:2], *window.kernel)
     scaled = None
     if operands.later is None:  # what is on its way from other ranks is normed already
-        scaled = scaled_input(operands.pieces, problem_of(operands, window, weight, around), policy)
+        scaled = scaled_input(
+            operands.pieces, problem_of(operands, window, weight, context), policy
+        )
     if scaled is None:
         pieces = tuple(stored(run) for run in operands.pieces)
     else:
@@ -143,9 +147,9 @@ def _asked(
         bias=bias,
         spec=spec,
         module=module,
-        stats=around.stats,
+        stats=context.stats,
         counted=(*counted(operands.pieces), *(Counted.of(weight) for weight in weights)),
-        backend=around.backend,
+        backend=context.backend,
         factors=None if scaled is None else scaled.factors,
         later=operands.later,
     )
@@ -159,22 +163,22 @@ def with_fold(asked: DeferredConv) -> DeferredConv:
     return replace(asked, instead_of=upsampled_before(asked.problem))
 
 
-def _after_movement(video: LazyVideo, window: Window3d, around: PatchContext) -> ConvOperands:
+def _after_movement(video: LazyVideo, window: Window3d, context: PatchContext) -> ConvOperands:
     """The operands of a video made real, but for padding between bands of several ranks."""
-    axes = () if around.spread is None else around.spread.axes
+    axes = () if context.spread is None else context.spread.axes
     if not axes:
-        whole = run_of(done(replace(video, layout=AxisOrder.video), around.stats))
+        whole = run_of(done(replace(video, layout=AxisOrder.video), context.stats))
         return ConvOperands((whole,), window.padding, (window.mode,) * 3)
     inside = [(0, 0) if at in axes else pair for at, pair in enumerate(video.pads)]
     across = [pair if at in axes else (0, 0) for at, pair in enumerate(video.pads)]
     bare = replace(video, layout=AxisOrder.video, pads=(inside[0], inside[1], inside[2]))
-    band = run_of(done(bare, around.stats))
+    band = run_of(done(bare, context.stats))
     pads = (across[0], across[1], across[2])
     noted = LazyVideo((band,), video.dtype, pads=pads, modes=video.modes)
     operands = operands_of(noted, window)
     if operands is None:
         raise UnsupportedError(
-            f"{around.stats.module or 'a convolution'}: {video.modes[axes[0]]} padding and then"
+            f"{context.stats.module or 'a convolution'}: {video.modes[axes[0]]} padding and then"
             f" {window.mode} padding, across bands of a video. Cut the other axis."
         )
     return operands
@@ -200,7 +204,7 @@ def counted(runs: Sequence[FrameRun]) -> tuple[Counted, ...]:
     return tuple(run.base.counted for run in runs if isinstance(run.base, StoredFrames))
 
 
-def spec_of(operands: ConvOperands, window: Window3d, around: PatchContext) -> ConvSpec:
+def spec_of(operands: ConvOperands, window: Window3d, context: PatchContext) -> ConvSpec:
     """What a kernel does to the operands, without its policy and its end."""
     pads = operands.pads
     return ConvSpec(
@@ -212,36 +216,36 @@ def spec_of(operands: ConvOperands, window: Window3d, around: PatchContext) -> C
         modes=operands.modes,
         upsample=operands.upsample,
         skip=operands.skip,
-        reproducible=around.reproducible,
+        reproducible=context.reproducible,
     )
 
 
 def _may_take(
-    operands: ConvOperands, filters: Filters, window: Window3d, around: PatchContext
+    operands: ConvOperands, filters: Filters, window: Window3d, context: PatchContext
 ) -> bool:
     """Whether the convolution is allowed, able and better off to do it. All ranks agree."""
-    spread = around.spread
+    spread = context.spread
     weight = (*filters.weight.shape[:2], *window.kernel)
     each = [operands] if spread is None else spread.every(operands, window)
-    problems = [problem_of(rank_operands, window, weight, around) for rank_operands in each]
+    problems = [problem_of(rank_operands, window, weight, context) for rank_operands in each]
     if len(operands.pieces) > 1 and any(len(launches(problem)) > 1 for problem in problems):
         return False
     if operands.upsample == (1, 1, 1):
         return True
-    if not around.rewrites.fold_upsample:
+    if not context.rewrites.fold_upsample:
         return False
     whole = operands if spread is None else spread.whole(operands, window)
-    return folding_wins(problem_of(whole, window, weight, around))
+    return folding_wins(problem_of(whole, window, weight, context))
 
 
 def problem_of(
-    operands: ConvOperands, window: Window3d, weight: tuple[int, ...], around: PatchContext
+    operands: ConvOperands, window: Window3d, weight: tuple[int, ...], context: PatchContext
 ) -> ConvShape:
     """The problem in integers; of the operands, sizes are enough."""
     sizes = [
         (*run.base.shape[:2], run.stop - run.start, *run.base.shape[3:]) for run in operands.pieces
     ]
-    return spec_of(operands, window, around).shape(sizes, weight)
+    return spec_of(operands, window, context).shape(sizes, weight)
 
 
 def plus(left: Any, right: Any) -> LazyTensor | None:
@@ -250,13 +254,13 @@ def plus(left: Any, right: Any) -> LazyTensor | None:
     terms.sort(key=lambda pair: -_macs(pair[0]))
     for term, other in terms:
         seen = term.video()
-        fused = _plus_cells(seen, other, term.view_of.cell.around.backend)
+        fused = _plus_cells(seen, other, term.view_of.cell.context.backend)
         if fused is not None:
             return _instead(term, fused)
-        added = _base_like(other, seen, term.view_of.cell.around)
+        added = _base_like(other, seen, term.view_of.cell.context)
         fused = None if added is None else seen.runs[0].base.plus(*added)
         lines = seen.layout is AxisOrder.lines
-        if fused is not None and (not lines or adds_lines(fused, term.view_of.cell.around)):
+        if fused is not None and (not lines or adds_lines(fused, term.view_of.cell.context)):
             return _instead(term, fused)
     return None
 
@@ -288,7 +292,7 @@ def activated(x: Any, activation: str, by_torch: ByTorch) -> LazyTensor | None:
     assert video is not None
     cell, base = x.view_of.cell, video.runs[0].base
     lines, sizes = video.layout is AxisOrder.lines, video.sizes
-    if is_composed(activation) and not takes_composed(base, activation, cell.around, lines=lines):
+    if is_composed(activation) and not takes_composed(base, activation, cell.context, lines=lines):
         return None
     fused = base.activated(activation)
     if lines and isinstance(fused, PendingConv):
@@ -314,20 +318,20 @@ def _macs(value: LazyTensor) -> int:
 
 
 def _base_like(
-    value: Any, like: LazyVideo, around: PatchContext
+    value: Any, like: LazyVideo, context: PatchContext
 ) -> tuple[Tensor, tuple[Counted, ...]] | None:
     """A tensor of the same shape, as [N, C, T, H, W] in the same layout; None if it is not."""
     if not isinstance(value, Tensor) or value.shape != like.shape:
         return None
     if value.dtype != like.dtype:
         return None
-    if like.from_images and around.spread is None:
+    if like.from_images and context.spread is None:
         put_in_order(value)
     video = video_of(value)
     with passing():
         if video is not None and (video.layout, video.sizes) == (like.layout, like.sizes):
-            require_movable(video, around)
-            made = done(replace(video, layout=AxisOrder.video), around.stats)
+            require_movable(video, context)
+            made = done(replace(video, layout=AxisOrder.video), context.stats)
             return made, counted(video.runs)
         seen = value.elements() if isinstance(value, LazyTensor) else value
     own = () if isinstance(value, LazyTensor) else (Counted.of(value),)
@@ -338,4 +342,4 @@ def _instead(x: LazyTensor, pending: Pending) -> LazyTensor:
     video = x.video()
     assert video is not None
     runs = (replace(video.runs[0], base=pending),)
-    return _result(replace(video, runs=runs), x.view_of.cell.around)
+    return _result(replace(video, runs=runs), x.view_of.cell.context)

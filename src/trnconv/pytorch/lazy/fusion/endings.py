@@ -26,16 +26,16 @@ from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 Tensor = torch.Tensor
 
 
-def _convolution(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _convolution(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """aten::convolution: input, weight, bias, stride, padding, dilation, transposed, ..."""
     del func, kwargs
     x, weight, bias, stride, padding, dilation, transposed, added, groups = args
-    module = around.stats.module
-    if module in around.kept:
+    module = context.stats.module
+    if module in context.kept:
         return NotImplemented
-    reason = "filter_fn refused it" if module in around.refused else unsupported_type(weight.dtype)
+    reason = "filter_fn refused it" if module in context.refused else unsupported_type(weight.dtype)
     if reason:
-        around.stats.kept[module, reason] += 1
+        context.stats.kept[module, reason] += 1
         return NotImplemented
     weight, bias = mapped(LazyTensor, LazyTensor.value, (weight, bias))
     rank = weight.dim() - 2
@@ -44,17 +44,17 @@ def _convolution(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any
         given = value_of(x)
         with passing():
             convolve = getattr(functional, f"conv_transpose{rank}d")
-            y = convolve(given, weight, bias, *options, backend=around.backend)
-        note_transposed(around.stats, module, given, weight, None, *options)
+            y = convolve(given, weight, bias, *options, backend=context.backend)
+        note_transposed(context.stats, module, given, weight, None, *options)
         return y
     filters = Filters(weight, bias, stride, padding, dilation, groups)
-    found = convolved(x, filters, around)
-    return eager(value_of(x), filters, around) if found is None else found
+    found = convolved(x, filters, context)
+    return eager(value_of(x), filters, context) if found is None else found
 
 
-def eager(x: Tensor, filters: Filters, around: PatchContext) -> Tensor:
+def eager(x: Tensor, filters: Filters, context: PatchContext) -> Tensor:
     """At once, on a tensor that is no video."""
-    policy = around.policy_for(filters.module or around.stats.module)
+    policy = context.policy_for(filters.module or context.stats.module)
     with passing():
         y: Tensor = getattr(functional, f"conv{filters.rank}d")(
             x,
@@ -66,10 +66,10 @@ def eager(x: Tensor, filters: Filters, around: PatchContext) -> Tensor:
             filters.groups,
             padding_mode=filters.mode,
             accuracy=policy,
-            reproducible=around.reproducible,
-            backend=around.backend,
+            reproducible=context.reproducible,
+            backend=context.backend,
         )
-    note_forward(around.stats, filters.module or around.stats.module, x, filters, policy)
+    note_forward(context.stats, filters.module or context.stats.module, x, filters, policy)
     return y
 
 
@@ -78,9 +78,9 @@ def value_of(x: Any) -> Any:
     return x.elements() if isinstance(x, LazyTensor) else x
 
 
-def _sum(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _sum(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     del func
-    if not around.rewrites.fuse_ends or kwargs or len(args) != 2:
+    if not context.rewrites.fuse_ends or kwargs or len(args) != 2:
         return NotImplemented
     found = plus(*args)
     return NotImplemented if found is None else found
@@ -89,15 +89,15 @@ def _sum(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
 def _activation(named: Callable[..., str]) -> Note:
     """For an operator whose activation is `named` by its options; empty: kernels do not have it."""
 
-    def note(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+    def note(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         x, *options = args
-        name = named(*options, **kwargs) if around.rewrites.fuse_ends else ""
+        name = named(*options, **kwargs) if context.rewrites.fuse_ends else ""
 
         def by_torch(y: Tensor) -> Tensor:
             with passing():
                 given = (y, *options)
                 framed = None
-                if around.reproducible:
+                if context.reproducible:
                     framed = on_each_frame(traits_of(func).name, func, given, kwargs)
                 result: Tensor = func(*given, **kwargs) if framed is None else framed
                 return result

@@ -17,7 +17,7 @@ from trnconv.pytorch.lazy.tensors.context import PatchContext
 from trnconv.pytorch.operators.norms import place_of
 
 
-def takes_composed(base: Any, activation: str, around: PatchContext, *, lines: bool) -> bool:
+def takes_composed(base: Any, activation: str, context: PatchContext, *, lines: bool) -> bool:
     """Whether a result that has not run is given the activation; all lines that can be are.
 
     Videos and images may have a fast form that knows functions of one instruction only. Which is
@@ -26,12 +26,12 @@ def takes_composed(base: Any, activation: str, around: PatchContext, *, lines: b
     """
     if not isinstance(base, PendingConv):
         return False
-    if not runs_kernels(base, around.backend):
+    if not runs_kernels(base, context.backend):
         return True
-    machine, cores = place_of(base, around.backend)
+    machine, cores = place_of(base, context.backend)
     if activation == ELU and not machine.accepts.psum_in_place:
         return False
-    if lines or around.reproducible or around.spread is not None:
+    if lines or context.reproducible or context.spread is not None:
         return lines
     bare = base.question(machine)
     if bare is None:
@@ -40,17 +40,17 @@ def takes_composed(base: Any, activation: str, around: PatchContext, *, lines: b
     return is_ended_faster(activated, bare, cores, tensors=2)
 
 
-def adds_lines(fused: Any, around: PatchContext) -> bool:
+def adds_lines(fused: Any, context: PatchContext) -> bool:
     """Whether a convolution of lines that was given a residual keeps it.
 
     A sum at its end is rounded once: where chunks are to have the bits of the whole, or bands of
     several ranks are computed alike, it is there whatever their sizes.
     """
-    if not isinstance(fused, PendingConv) or not runs_kernels(fused, around.backend):
+    if not isinstance(fused, PendingConv) or not runs_kernels(fused, context.backend):
         return True
-    if around.reproducible or around.spread is not None:
+    if context.reproducible or context.spread is not None:
         return True
-    machine, cores = place_of(fused, around.backend)
+    machine, cores = place_of(fused, context.backend)
     added = fused.question(machine)
     if added is None:
         return True

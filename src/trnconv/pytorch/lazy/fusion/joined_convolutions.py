@@ -24,13 +24,13 @@ from trnconv.pytorch.lazy.tensors.context import PatchContext
 Tensor = torch.Tensor
 
 
-def joined(video: LazyVideo, around: PatchContext) -> LazyVideo:
+def joined(video: LazyVideo, context: PatchContext) -> LazyVideo:
     """The same frames; results of convolutions that continue each other are of one."""
-    if around.spread is not None:
+    if context.spread is not None:
         return video
     runs = list(video.runs[:1])
     for run in video.runs[1:]:
-        whole = _whole(runs[-1], run, around)
+        whole = _whole(runs[-1], run, context)
         if whole is None:
             runs.append(run)
         else:
@@ -38,18 +38,18 @@ def joined(video: LazyVideo, around: PatchContext) -> LazyVideo:
     return replace(video, runs=tuple(runs))
 
 
-def _whole(one: FrameRun, other: FrameRun, around: PatchContext) -> FrameRun | None:
+def _whole(one: FrameRun, other: FrameRun, context: PatchContext) -> FrameRun | None:
     first, second = one.base, other.base
     if not (isinstance(first, PendingConv) and isinstance(second, PendingConv)):
         return None
     if first is second or not (one.whole and other.whole):
         return None
-    both = first.continued_by(second, lambda own, following: _of_both(own, following, around))
+    both = first.continued_by(second, lambda own, following: _of_both(own, following, context))
     return None if both is None else FrameRun(both, 0, both.shape[2])
 
 
 def _of_both(
-    first: DeferredConv, second: DeferredConv, around: PatchContext
+    first: DeferredConv, second: DeferredConv, context: PatchContext
 ) -> DeferredConv | None:
     if not _is_one_layer(first, second) or not (_is_bare(first) and _is_bare(second)):
         return None
@@ -58,7 +58,7 @@ def _of_both(
     if spec is None or video is None:
         return None
     runs = video.runs
-    policy = with_proven_range(around.policy_for(first.module), runs, around)
+    policy = with_proven_range(context.policy_for(first.module), runs, context)
     asked = replace(
         first,
         pieces=tuple(stored(run) for run in runs),

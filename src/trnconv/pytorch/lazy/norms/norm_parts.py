@@ -46,7 +46,7 @@ def noted(
     memory = as_memory(video)
     with unseen():
         twin = memory.permute(TO_CHANNELS_LAST) if last else memory
-    cell = LazyCell(memory, video, asked.around, owns=True)
+    cell = LazyCell(memory, video, asked.context, owns=True)
     return LazyTensor(ViewOf(cell, twin), video.device)
 
 
@@ -83,28 +83,28 @@ def lies_in_order(x: Tensor, axis: int) -> bool:
         return first.is_contiguous() or (x.dim() == 4 and x.transpose(0, 1).is_contiguous())
 
 
-def source_of(x: Any, axis: int, around: PatchContext) -> LazyVideo | None:
+def source_of(x: Any, axis: int, context: PatchContext) -> LazyVideo | None:
     """The frames that a norm of x is about, in the type they have; None if there are none."""
-    video = _known_to_kernels(x, axis, around)
+    video = _known_to_kernels(x, axis, context)
     return video if video is not None and _is_of_plain_frames(video) else None
 
 
-def source_in_memory(x: Any, axis: int, around: PatchContext) -> LazyVideo | None:
+def source_in_memory(x: Any, axis: int, context: PatchContext) -> LazyVideo | None:
     """The same, but frames that are noted as repeated, upsampled or padded are made first."""
-    video = _known_to_kernels(x, axis, around)
+    video = _known_to_kernels(x, axis, context)
     if video is None or _is_of_plain_frames(video):
         return video
-    return source_of(x.elements(), axis, around) if isinstance(x, LazyTensor) else None
+    return source_of(x.elements(), axis, context) if isinstance(x, LazyTensor) else None
 
 
-def _known_to_kernels(x: Any, axis: int, around: PatchContext) -> LazyVideo | None:
-    if not around.rewrites.fuse_norms or around.reproducible:
+def _known_to_kernels(x: Any, axis: int, context: PatchContext) -> LazyVideo | None:
+    if not context.rewrites.fuse_norms or context.reproducible:
         return None
     video = frames_along(x, axis)
     if video is None or not all(video.sizes):
         return None
     own = video.runs[0].base.dtype
-    known = own in TYPES and runs_kernels(video, around.backend)
+    known = own in TYPES and runs_kernels(video, context.backend)
     return replace(video, dtype=own) if known else None
 
 

@@ -23,7 +23,7 @@ _MOST_PARTS = 2  # tensors of a norm
 
 def conv_to_norm(asked: Sequence[DeferredNorm], dtype: torch.dtype) -> PendingConv | None:
     """The convolution, not run, that these norms are all frames of; None: they are done apart."""
-    if not asked[0].around.rewrites.norm_ends:
+    if not asked[0].context.rewrites.norm_ends:
         return None
     base, at = asked[0].source.runs[0].base, 0
     if not isinstance(base, PendingConv) or len(asked) > _MOST_PARTS or base.dtype != dtype:
@@ -48,7 +48,7 @@ def _wins(base: PendingConv, asked: Sequence[DeferredNorm]) -> bool:
 
     There nothing runs, and who plans what was noted compares prices.
     """
-    machine, cores = place_of(base, asked[0].around.backend)
+    machine, cores = place_of(base, asked[0].context.backend)
     bare = base.question(machine)
     if bare is None:
         return False

@@ -31,12 +31,12 @@ _largest: MutableMapping[torch.Tensor, tuple[int, float]] = (
 )
 
 
-def with_proven_range(policy: Policy, runs: Sequence[FrameRun], around: PatchContext) -> Policy:
+def with_proven_range(policy: Policy, runs: Sequence[FrameRun], context: PatchContext) -> Policy:
     """A policy that knows the range of an input, where it is a norm's, on a Neuron device.
 
     Elsewhere calls look at their data.
     """
-    given = around.policy
+    given = context.policy
     if not on_neuron(runs[0].base) or policy.x_max is not None or given.accuracy == DIRECT:
         return policy
     bounds = [run.base.largest for run in runs if isinstance(run.base, Pending)]

@@ -51,7 +51,7 @@ Tensor = torch.Tensor
 _LARGEST_LENGTH_EPS = 1e-12
 
 
-def _lengths(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _lengths(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """linalg_vector_norm(x, 2, [channels], keepdim=True)."""
     if kwargs or len(args) != 4:
         return NotImplemented
@@ -59,29 +59,29 @@ def _lengths(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     if order != 2 or not keep or dims is None or len(dims) != 1:
         return NotImplemented
     axis = dims[0] % x.dim()
-    source = source_of(x, axis, around) if lies_in_order(x, axis) else None
+    source = source_of(x, axis, context) if lies_in_order(x, axis) else None
     if source is None:
         return NotImplemented
-    asked = DeferredNorm(source, axis, NormCall(LENGTH), around)
+    asked = DeferredNorm(source, axis, NormCall(LENGTH), context)
     return noted(NormPart.lengths, asked, x.dtype, Operator(func, args, kwargs))
 
 
-def _squares(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _squares(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """x^2, of a video as the model or as its channels stand last."""
     x, exponent = args
     if kwargs or not isinstance(x, Tensor) or not _is_number(exponent) or exponent != 2:
         return NotImplemented
     for axis in (CHANNELS, LAST):
-        source = source_of(x, axis, around) if lies_in_order(x, axis) else None
+        source = source_of(x, axis, context) if lies_in_order(x, axis) else None
         if source is not None:
-            asked = DeferredNorm(source, axis, NormCall(MEAN_SQUARE), around)
+            asked = DeferredNorm(source, axis, NormCall(MEAN_SQUARE), context)
             return noted(NormPart.squares, asked, x.dtype, Operator(func, args, kwargs))
     return NotImplemented
 
 
-def _means(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _means(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """mean(x^2, [channels], keepdim=True)."""
-    del around
+    del context
     squares = part_of(args[0], NormPart.squares)
     if squares is None or kwargs or len(args) != 3 or not args[2]:
         return NotImplemented
@@ -91,9 +91,9 @@ def _means(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     return noted(NormPart.means, squares.asked, squares.dtype, Operator(func, args, kwargs))
 
 
-def _at_least(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _at_least(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """clamp_min(lengths, eps)."""
-    del around
+    del context
     lengths = part_of(args[0], NormPart.lengths)
     if lengths is None or kwargs or not _is_number(args[1]):
         return NotImplemented
@@ -106,8 +106,8 @@ def _at_least(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
 def _root(to: NormPart) -> Note:
     """sqrt or rsqrt of the mean of squares."""
 
-    def note(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
-        del around
+    def note(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+        del context
         means = part_of(args[0], NormPart.means)
         if means is None or means.asked.call.eps <= 0:
             return NotImplemented
@@ -116,9 +116,9 @@ def _root(to: NormPart) -> Note:
     return note
 
 
-def _quotient(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _quotient(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """x / lengths, or x / root of the mean."""
-    del around
+    del context
     x, below = args
     part = None if kwargs else part_of(below, NormPart.lengths, NormPart.roots)
     if part is None or part.asked.call.eps <= 0:
@@ -126,9 +126,9 @@ def _quotient(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     return _whole_of(x, part, Operator(func, args, kwargs))
 
 
-def _product(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _product(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """x * 1 / root of the mean, or a norm times a number, or a number for each channel."""
-    del around
+    del context
     if kwargs:
         return NotImplemented
     operator = Operator(func, args, kwargs)
@@ -183,9 +183,9 @@ def _low(x: Any, asked: DeferredNorm) -> LowVideo | None:
     return LowVideo.of(video) if plain else None
 
 
-def _sum(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _sum(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """The mean of squares + eps; a norm + a number for each channel, or + 0."""
-    del around
+    del context
     if kwargs or len(args) != 2:
         return NotImplemented
     x, other = args
@@ -225,7 +225,7 @@ def _shifted(whole: FoundPart, other: Any, operator: Operator) -> Any:
     return noted(NormPart.whole, replace(asked, beta=alias_of(other)), dtype, operator)
 
 
-def _cast(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _cast(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """A norm in another type; or a video whose channels stand last, in a wider one."""
     x, dtype = args[0], kwargs.get("dtype")
     if set(kwargs) != {"dtype"} or dtype is None or not isinstance(x, Tensor):
@@ -233,7 +233,7 @@ def _cast(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     whole = part_of(x, NormPart.whole)
     if whole is not None and dtype in TYPES:
         return noted(NormPart.whole, whole.asked, dtype, Operator(func, args, kwargs))
-    if x.dim() != 5 or not lies_in_order(x, LAST) or source_of(x, LAST, around) is None:
+    if x.dim() != 5 or not lies_in_order(x, LAST) or source_of(x, LAST, context) is None:
         return NotImplemented
     video = frames_along(x, LAST)
     cast = None if video is None else video.in_dtype(dtype)
@@ -242,11 +242,11 @@ def _cast(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     with unseen():
         memory = torch.empty(cast.shape, dtype=dtype, device="meta")
         twin = memory.permute(TO_CHANNELS_LAST)
-    return LazyTensor(ViewOf(LazyCell(memory, cast, around), twin), x.device)
+    return LazyTensor(ViewOf(LazyCell(memory, cast, context), twin), x.device)
 
 
 def group_normed(
-    around: PatchContext,
+    context: PatchContext,
     x: Tensor,
     groups: int,
     weight: Tensor | None = None,
@@ -257,7 +257,7 @@ def group_normed(
 
     In bands, statistics are of all ranks together: `trnconv.parallel` has them.
     """
-    source = None if around.spread is not None else source_in_memory(x, CHANNELS, around)
+    source = None if context.spread is not None else source_in_memory(x, CHANNELS, context)
     weights = [tensor for tensor in (weight, bias) if tensor is not None]
     if source is None or source.sizes[1] % groups or (weight is None) != (bias is None):
         return NotImplemented
@@ -267,7 +267,7 @@ def group_normed(
         return NotImplemented
     kind = FRAME_GROUPS if source.layout is AxisOrder.images and source.sizes[2] > 1 else GROUPS
     gamma, beta = (None if given is None else alias_of(given) for given in (weight, bias))
-    asked = DeferredNorm(source, CHANNELS, NormCall(kind, eps, groups), around, gamma, beta)
+    asked = DeferredNorm(source, CHANNELS, NormCall(kind, eps, groups), context, gamma, beta)
     operator = Operator(torch.group_norm, (x, groups, weight, bias, eps), {})
     return noted(NormPart.whole, asked, x.dtype, operator)
 

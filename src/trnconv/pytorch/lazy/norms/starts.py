@@ -44,14 +44,14 @@ def scaled_input(runs: Sequence[FrameRun], shape: ConvShape, policy: Policy) -> 
     if asked is None or shape.upsample != (1, 1, 1) or shape.groups != 1:
         return None
     source, call = asked.source, asked.call
-    backend, has_beta = asked.around.backend, asked.beta is not None
+    backend, has_beta = asked.context.backend, asked.beta is not None
     if factors_refusal(source, call, backend, has_beta=has_beta):
         return None
     problem = call.problem(source.sizes, dtype_name(source), has_beta=has_beta)
     assert isinstance(problem, GroupNorm)
     if not start_wins(shape, policy, problem, *place_of(source, backend)):
         return None
-    x = dense(stored(source.runs[0]), asked.around.stats)
+    x = dense(stored(source.runs[0]), asked.context.stats)
     return ScaledInput(x, group_factors(x, asked.gamma, asked.beta, call, backend), call.activation)
 
 

@@ -28,10 +28,10 @@ class LazyCell:
     """A note of how memory is made (`video`), or the tensor once it was made (`real`)."""
 
     def __init__(
-        self, twin: Tensor, video: LazyVideo | None, around: PatchContext, *, owns: bool = False
+        self, twin: Tensor, video: LazyVideo | None, context: PatchContext, *, owns: bool = False
     ) -> None:
         self.twin = twin
-        self.around = around
+        self.context = context
         self.video = video
         self.real: Tensor | None = None
         self.is_viewed = False
@@ -56,8 +56,8 @@ class LazyCell:
             assert self.video is not None
             video = self.video
             with passing():
-                require_movable(video, self.around)
-                made = done(video, self.around.stats)
+                require_movable(video, self.context)
+                made = done(video, self.context.stats)
                 if not self.is_a_result and _is_shared(made, video):
                     made = self._owned(made, video)
                 self._keep(made)
@@ -99,7 +99,7 @@ class LazyCell:
             return made
         if isinstance(base, Pending) and video.untouched and self._alone_has(base):
             return made
-        self.around.stats.moved("cache", 2 * made.nbytes)
+        self.context.stats.moved("cache", 2 * made.nbytes)
         return made.clone(memory_format=torch.contiguous_format)
 
     def _alone_has(self, base: Pending) -> bool:
@@ -116,7 +116,7 @@ class LazyCell:
     def restrided(self, tensor: Tensor, twin: Tensor) -> Tensor:
         """A copy that is laid out as the twin."""
         if not self.for_a_layer:
-            self.around.stats.moved("permute", 2 * tensor.nbytes)
+            self.context.stats.moved("permute", 2 * tensor.nbytes)
         fresh = torch.empty_strided(
             twin.shape, twin.stride(), dtype=tensor.dtype, device=tensor.device
         )
@@ -127,10 +127,10 @@ class LazyCell:
         unread.remove(self)
 
 
-def require_movable(video: LazyVideo, around: PatchContext) -> None:
+def require_movable(video: LazyVideo, context: PatchContext) -> None:
     """Refuse to do what only a convolution can, of a video on several ranks."""
-    if around.spread is not None:
-        around.spread.require_movable(video)
+    if context.spread is not None:
+        context.spread.require_movable(video)
 
 
 def laid_out_as(tensor: Tensor, twin: Tensor) -> bool:
@@ -160,13 +160,13 @@ class ViewOf:
         self._looked_at: LazyVideo | None = None
 
     @staticmethod
-    def of_tensor(tensor: Tensor, around: PatchContext) -> ViewOf:
+    def of_tensor(tensor: Tensor, context: PatchContext) -> ViewOf:
         """All of a tensor that is made already."""
         with unseen():
             twin = torch.empty_strided(
                 tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta"
             )
-            cell = LazyCell(twin, None, around)
+            cell = LazyCell(twin, None, context)
             cell.real = tensor.detach()
         return ViewOf(cell, twin)
 
@@ -207,8 +207,8 @@ class ViewOf:
             whole = ViewOf(cell, cell.twin).value()
             return self._seen_of(whole)
         with passing():
-            require_movable(video, cell.around)
-            made = done(video, cell.around.stats)
+            require_movable(video, cell.context)
+            made = done(video, cell.context.stats)
         return made if _is_shared(made, video) else self._kept(made)
 
     def _kept(self, made: Tensor) -> Tensor:

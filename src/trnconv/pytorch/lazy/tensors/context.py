@@ -56,7 +56,7 @@ class BandPort(Protocol):
         """The operands of each rank, with the rows its outputs read: sizes only."""
 
     def extended(
-        self, operands: ConvOperands, window: Window3d, filters: Filters, around: PatchContext
+        self, operands: ConvOperands, window: Window3d, filters: Filters, context: PatchContext
     ) -> ConvOperands:
         """The operands of this rank, with the rows its outputs read, or with `later`."""
 

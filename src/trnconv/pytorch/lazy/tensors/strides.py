@@ -69,7 +69,7 @@ def in_order(lazy: LazyTensor, is_a_layer: Callable[[], bool]) -> Tensor:
     return lazy.view_of.put_in_order(elements)
 
 
-def as_torch_lays(result: Any, func: Any, args: Any, kwargs: Any, around: PatchContext) -> Any:
+def as_torch_lays(result: Any, func: Any, args: Any, kwargs: Any, context: PatchContext) -> Any:
     """The result of an operator on elements that lie anywhere, with the strides of torch's."""
     if not isinstance(result, Tensor):
         return result
@@ -82,7 +82,7 @@ def as_torch_lays(result: Any, func: Any, args: Any, kwargs: Any, around: PatchC
             twin.shape, twin.stride(), dtype=result.dtype, device=result.device
         )
         return fresh.copy_(result)
-    return LazyTensor(ViewOf(LazyCell(twin, video, around), twin), result.device)
+    return LazyTensor(ViewOf(LazyCell(twin, video, context), twin), result.device)
 
 
 def noted_as_torch_lays(noted: Any, func: Any, args: Any, kwargs: Any) -> Any:

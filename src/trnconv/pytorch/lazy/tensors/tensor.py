@@ -117,7 +117,7 @@ class LazyTensor(torch.Tensor):
     @data.setter
     def data(self, other: Tensor) -> None:
         other_view = other.view_of if isinstance(other, LazyTensor) else None
-        view_of = other_view or ViewOf.of_tensor(other, self.view_of.cell.around)
+        view_of = other_view or ViewOf.of_tensor(other, self.view_of.cell.context)
         wrapper = LazyTensor(view_of, other.device)
         torch.Tensor.data.__set__(self, wrapper)  # type: ignore[attr-defined]
         self.show(view_of)
