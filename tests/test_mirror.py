@@ -146,7 +146,7 @@ SPANS = {
         trnconv.pytorch.lazy.convolutions.modelled_time""",
     "trnconv/pytorch/lazy/norms/test_recognition.py": """deferred_norm norm_parts proven_range
         starts""",
-    "trnconv/pytorch/lazy/base/test_unread.py": "memory trnconv.pytorch.lazy.tensors.cell",
+    "trnconv/pytorch/lazy/base/test_pending_reads.py": "memory trnconv.pytorch.lazy.tensors.cell",
     "trnconv/pytorch/patching/test_patch.py": """methods report trnconv.pytorch.lazy.tensors.context
         trnconv.pytorch.lazy.exits trnconv.pytorch.lazy.base.stats""",
     "trnconv/pytorch/test_functional.py": """functional.arguments functional.convolutions

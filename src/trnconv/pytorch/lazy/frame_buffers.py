@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from trnconv.pytorch.lazy.base.unread import unseen
+from trnconv.pytorch.lazy.base.pending_reads import unseen
 from trnconv.pytorch.lazy.frames.video import NO_PADS, AxisOrder, FrameRun, LazyVideo, spliced
 from trnconv.pytorch.lazy.fusion.joined_convolutions import joined
 from trnconv.pytorch.lazy.tensors.cell import LazyCell, ViewOf

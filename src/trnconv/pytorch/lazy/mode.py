@@ -26,8 +26,8 @@ from trnconv.pytorch.lazy.attention.index_values import follow
 from trnconv.pytorch.lazy.base.bypass import is_passing
 from trnconv.pytorch.lazy.base.frame_by_frame import on_each_frame
 from trnconv.pytorch.lazy.base.memory import same_memory, storage_of
+from trnconv.pytorch.lazy.base.pending_reads import settle_readers, unseen
 from trnconv.pytorch.lazy.base.traits import Traits, mapped, parts, tensors_in, traits_of
-from trnconv.pytorch.lazy.base.unread import settle_readers, unseen
 from trnconv.pytorch.lazy.movements import NOTED, asked_by_a_model, note_copy
 from trnconv.pytorch.lazy.tensors.autograd import is_differentiating, is_recorded
 from trnconv.pytorch.lazy.tensors.cell import laid_out_as

@@ -19,8 +19,8 @@ import torch
 from trnconv.pytorch.lazy.attention.masks import NOTED_MASKS
 from trnconv.pytorch.lazy.base.bypass import passing
 from trnconv.pytorch.lazy.base.memory import same_memory
+from trnconv.pytorch.lazy.base.pending_reads import unseen
 from trnconv.pytorch.lazy.base.traits import tensors_in
-from trnconv.pytorch.lazy.base.unread import unseen
 from trnconv.pytorch.lazy.convolutions.deferred_conv import PendingConv
 from trnconv.pytorch.lazy.frame_buffers import NOTED_BUFFERS
 from trnconv.pytorch.lazy.frames.materialize import stored

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from trnconv.pytorch.lazy.base.memory import storage_of, written
+from trnconv.pytorch.lazy.base.pending_reads import changes_of, unseen
 from trnconv.pytorch.lazy.base.traits import Traits, mapped, tensors_in
-from trnconv.pytorch.lazy.base.unread import changes_of, unseen
 from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 
 Tensor = torch.Tensor

@@ -26,7 +26,7 @@ from trnconv.pytorch.lazy.attention.deferred_mask import (
     causal_frame,
 )
 from trnconv.pytorch.lazy.attention.index_values import values_of
-from trnconv.pytorch.lazy.base.unread import readers, unseen
+from trnconv.pytorch.lazy.base.pending_reads import readers, unseen
 from trnconv.pytorch.lazy.frames.video import AxisOrder, FrameRun, LazyVideo
 from trnconv.pytorch.lazy.tensors.cell import LazyCell, ViewOf
 from trnconv.pytorch.lazy.tensors.context import Note, PatchContext

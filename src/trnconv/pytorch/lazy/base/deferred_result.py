@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from trnconv.pytorch.lazy.base import unread
+from trnconv.pytorch.lazy.base import pending_reads
 from trnconv.pytorch.lazy.base.memory import Counted, storage_of
 
 Tensor = torch.Tensor
@@ -31,7 +31,7 @@ class Pending(ABC):
         self.dtype = dtype
         self.device = device
         self._result: Tensor | None = None
-        unread.add(self)
+        pending_reads.add(self)
 
     @abstractmethod
     def operand_storages(self) -> frozenset[int]:
@@ -70,7 +70,7 @@ class Pending(ABC):
     def known(self, result: Tensor) -> None:
         """It was computed, by itself or with something else."""
         self._result = result
-        unread.remove(self)
+        pending_reads.remove(self)
 
     def reads_of(self, base: Pending) -> bool:
         """Whether it reads the result of another."""

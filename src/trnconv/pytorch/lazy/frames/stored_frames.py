@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from trnconv.pytorch.lazy.base import unread
+from trnconv.pytorch.lazy.base import pending_reads
 from trnconv.pytorch.lazy.base.memory import (
     UNKNOWN,
     Counted,
@@ -16,7 +16,7 @@ from trnconv.pytorch.lazy.base.memory import (
     storage_of,
     written,
 )
-from trnconv.pytorch.lazy.base.unread import unseen
+from trnconv.pytorch.lazy.base.pending_reads import unseen
 
 Tensor = torch.Tensor
 Five = tuple[int, int, int, int, int]
@@ -75,7 +75,7 @@ class StoredFrames:
     def state(self) -> State:
         """What tells whether it is changed later; compare it by `is_unchanged`."""
         counted = self.counted.tensor()
-        return unread.changes_of(self.storage), None if counted is None else written(counted)
+        return pending_reads.changes_of(self.storage), None if counted is None else written(counted)
 
     def is_unchanged(self, since: State) -> bool:
         """Whether it is as it was then. What nobody but notes holds is changed by nobody else."""

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from trnconv.geometry import REFLECT, REPLICATE, ZEROS, Modes
-from trnconv.pytorch.lazy.base.unread import unseen
+from trnconv.pytorch.lazy.base.pending_reads import unseen
 from trnconv.pytorch.lazy.frames.stored_frames import StoredFrames, stored_frames
 
 Pair = tuple[int, int]

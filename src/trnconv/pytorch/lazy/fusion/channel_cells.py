@@ -16,8 +16,8 @@ from trnconv.pytorch.backends.aten import in_cells
 from trnconv.pytorch.lazy.base.bypass import passing
 from trnconv.pytorch.lazy.base.deferred_result import Pending
 from trnconv.pytorch.lazy.base.memory import Counted, storage_of
+from trnconv.pytorch.lazy.base.pending_reads import unseen
 from trnconv.pytorch.lazy.base.stats import PatchStats
-from trnconv.pytorch.lazy.base.unread import unseen
 from trnconv.pytorch.lazy.frames.materialize import stored
 from trnconv.pytorch.lazy.frames.stored_frames import StoredFrames
 from trnconv.pytorch.lazy.frames.video import AxisOrder, FrameRun, LazyVideo

@@ -17,7 +17,7 @@ from trnconv.pytorch.backends.kernel_place import runs_kernels
 from trnconv.pytorch.lazy.base.bypass import passing
 from trnconv.pytorch.lazy.base.deferred_result import Pending
 from trnconv.pytorch.lazy.base.memory import Counted
-from trnconv.pytorch.lazy.base.unread import alias_of, unseen
+from trnconv.pytorch.lazy.base.pending_reads import alias_of, unseen
 from trnconv.pytorch.lazy.convolutions.deferred_conv import ByTorch, DeferredConv, PendingConv
 from trnconv.pytorch.lazy.convolutions.filters import Filters
 from trnconv.pytorch.lazy.convolutions.modelled_time import (

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from trnconv.pytorch.backends.kernel_place import runs_kernels
-from trnconv.pytorch.lazy.base.unread import unseen
+from trnconv.pytorch.lazy.base.pending_reads import unseen
 from trnconv.pytorch.lazy.frames.video import NO_PADS, AxisOrder, FrameRun, LazyVideo
 from trnconv.pytorch.lazy.norms.deferred_norm import DeferredNorm, NormPart
 from trnconv.pytorch.lazy.norms.pending_norm import PendingNorm

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from trnconv.planner.best import is_searched
-from trnconv.pytorch.lazy.base import unread
+from trnconv.pytorch.lazy.base import pending_reads
 from trnconv.pytorch.lazy.base.deferred_result import Pending
 from trnconv.pytorch.lazy.convolutions.deferred_conv import PendingConv
 from trnconv.pytorch.lazy.convolutions.modelled_time import is_normed_faster
@@ -78,5 +78,5 @@ def _is_read(base: PendingConv) -> bool:
     return any(
         (isinstance(reader, LazyCell) and reader.is_of(base))
         or (isinstance(reader, Pending) and reader.reads_of(base))
-        for reader in unread.readers(base.reads())
+        for reader in pending_reads.readers(base.reads())
     )

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import torch
 
-from trnconv.pytorch.lazy.base import unread
+from trnconv.pytorch.lazy.base import pending_reads
 from trnconv.pytorch.lazy.base.deferred_result import Pending
-from trnconv.pytorch.lazy.base.unread import unseen
+from trnconv.pytorch.lazy.base.pending_reads import unseen
 from trnconv.pytorch.lazy.convolutions.deferred_conv import DeferredConv
 from trnconv.pytorch.lazy.frames.video import AxisOrder, FrameRun, LazyVideo
 from trnconv.pytorch.lazy.tensors.cell import LazyCell
@@ -33,7 +33,7 @@ def put_in_order(x: Tensor) -> None:
     run = video.runs[0]
     if not (video.untouched and video.layout is AxisOrder.images and isinstance(run.base, Pending)):
         return
-    others = [reader for reader in unread.readers(run.base.reads()) if reader is not cell]
+    others = [reader for reader in pending_reads.readers(run.base.reads()) if reader is not cell]
     if any(isinstance(other, LazyCell) and other.is_of(run.base) for other in others):
         return  # it would run twice
     pending = run.base.asked_as(_of_images)

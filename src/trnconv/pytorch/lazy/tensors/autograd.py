@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from trnconv.pytorch.lazy.base.pending_reads import alias_of, unseen
 from trnconv.pytorch.lazy.base.traits import tensors_in
-from trnconv.pytorch.lazy.base.unread import alias_of, unseen
 from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 
 Tensor = torch.Tensor

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from trnconv.pytorch.lazy.base import unread
+from trnconv.pytorch.lazy.base import pending_reads
 from trnconv.pytorch.lazy.base.bypass import passing
 from trnconv.pytorch.lazy.base.deferred_result import Pending
 from trnconv.pytorch.lazy.base.memory import holders, storage_of
-from trnconv.pytorch.lazy.base.unread import unseen
+from trnconv.pytorch.lazy.base.pending_reads import unseen
 from trnconv.pytorch.lazy.frames.materialize import done
 from trnconv.pytorch.lazy.frames.places import place_of, shown
 from trnconv.pytorch.lazy.frames.stored_frames import StoredFrames
@@ -38,7 +38,7 @@ class LazyCell:
         self.for_a_layer = False  # a layer of torch's wants it in order: no movement of the model's
         self.is_a_result = owns  # of a convolution: its own memory; movement would be a copy
         if video is not None:
-            unread.add(self)
+            pending_reads.add(self)
 
     def reads(self) -> frozenset[int]:
         """Storages that must not change before this is made."""
@@ -104,7 +104,7 @@ class LazyCell:
 
     def _alone_has(self, base: Pending) -> bool:
         """Whether nothing else reads the result of that, or holds it."""
-        others = [reader for reader in unread.readers(base.lies_in()) if reader is not self]
+        others = [reader for reader in pending_reads.readers(base.lies_in()) if reader is not self]
         result = base.result()
         own = 2 if result._is_view() else 1  # noqa: SLF001 (torch's name); a view holds its base
         return not others and holders(result) <= own + 1  # and what was just made of it
@@ -124,7 +124,7 @@ class LazyCell:
 
     def _take(self, made: Tensor) -> None:
         self.real, self.video = made, None
-        unread.remove(self)
+        pending_reads.remove(self)
 
 
 def require_movable(video: LazyVideo, context: PatchContext) -> None:

@@ -10,8 +10,8 @@ import torch
 
 from trnconv.pytorch.lazy.base.bypass import passing
 from trnconv.pytorch.lazy.base.memory import Counted
+from trnconv.pytorch.lazy.base.pending_reads import alias_of
 from trnconv.pytorch.lazy.base.traits import mapped, tensors_in
-from trnconv.pytorch.lazy.base.unread import alias_of
 from trnconv.pytorch.lazy.tensors.cell import ViewOf
 from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 

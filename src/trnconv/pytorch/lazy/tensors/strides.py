@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch._prims_common import suggest_memory_format
 
+from trnconv.pytorch.lazy.base.pending_reads import unseen
 from trnconv.pytorch.lazy.base.traits import mapped, tensors_in
-from trnconv.pytorch.lazy.base.unread import unseen
 from trnconv.pytorch.lazy.frames.video import LazyVideo
 from trnconv.pytorch.lazy.tensors.as_images import put_in_order
 from trnconv.pytorch.lazy.tensors.cell import LazyCell, ViewOf, laid_out_as

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from trnconv.pytorch.lazy.base.unread import unseen
+from trnconv.pytorch.lazy.base.pending_reads import unseen
 from trnconv.pytorch.lazy.frames.video import AxisOrder, LazyVideo
 from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 
