@@ -19,7 +19,7 @@ from trnconv.pytorch.lazy.frames.video import NO_PADS, AxisOrder, FrameRun, Lazy
 from trnconv.pytorch.lazy.fusion.joined_convolutions import joined
 from trnconv.pytorch.lazy.tensors.cell import LazyCell, ViewOf
 from trnconv.pytorch.lazy.tensors.context import Note, PatchContext
-from trnconv.pytorch.lazy.tensors.tensor import LazyTensor, twin_of
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor, meta_of
 from trnconv.pytorch.lazy.tensors.videos import video_of
 
 Tensor = torch.Tensor
@@ -60,17 +60,17 @@ def _allocated(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     like = args[0] if name in _LIKE else None
     with unseen():
         on_meta = {**kwargs, "device": "meta"}
-        given = args if like is None else (twin_of(like), *args[1:])
-        twin = func(*given, **on_meta)
+        given = args if like is None else (meta_of(like), *args[1:])
+        meta = func(*given, **on_meta)
         default = torch.empty(0).device if like is None else like.device
-    if twin.dim() != _DIMENSIONS or not twin.is_floating_point() or not twin.numel():
+    if meta.dim() != _DIMENSIONS or not meta.is_floating_point() or not meta.numel():
         return NotImplemented
-    if twin.layout is not torch.strided or not twin.is_contiguous():
+    if meta.layout is not torch.strided or not meta.is_contiguous():
         return NotImplemented
     device = default if kwargs.get("device") is None else torch.device(kwargs["device"])
-    frames = UnwrittenFrames(twin.shape, twin.dtype, device, zeros="zeros" in name)
-    video = LazyVideo((FrameRun(frames, 0, twin.shape[2]),), twin.dtype)
-    return LazyTensor(ViewOf(LazyCell(twin, video, context), twin), device)
+    frames = UnwrittenFrames(meta.shape, meta.dtype, device, zeros="zeros" in name)
+    video = LazyVideo((FrameRun(frames, 0, meta.shape[2]),), meta.dtype)
+    return LazyTensor(ViewOf(LazyCell(meta, video, context), meta), device)
 
 
 def _written(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
@@ -80,7 +80,7 @@ def _written(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     if context.spread is not None or not isinstance(target, LazyTensor):
         return NotImplemented
     cell = target.view_of.cell
-    place = cell.frames_in(target.view_of.twin)
+    place = cell.frames_in(target.view_of.meta)
     if cell.video is None or place is None or not _is_unwritten(cell.video.frames(*place)):
         return NotImplemented
     video = _whole_of(source, target)

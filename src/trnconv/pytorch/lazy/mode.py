@@ -7,7 +7,7 @@ The first that fits decides what becomes of an operator:
    one is asked. What autograd records, or runs, is not noted.
 2. It is made of other operators: each of those comes here in its turn.
 3. It writes: whoever still has to read what it changes does so first.
-4. It is a view of a lazy tensor: the same view of its twin on the meta device (`cell.py`).
+4. It is a view of a lazy tensor: the same view of its meta tensor, on the meta device (`cell.py`).
 5. Any other is computed by torch, on tensors.
 
 Where torch computes, it gets a lazy tensor's value (`LazyTensor.value`: to look at, maybe in memory
@@ -103,7 +103,7 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elements = {id(lazy): lazy.elements() for lazy in lazies}
         given, named = mapped(LazyTensor, lambda lazy: elements[id(lazy)], (args, kwargs))
         result = self._by_torch(func, traits, given, named)
-        if all(laid_out_as(elements[id(lazy)], lazy.view_of.twin) for lazy in lazies):
+        if all(laid_out_as(elements[id(lazy)], lazy.view_of.meta) for lazy in lazies):
             return result
         return as_torch_lays(result, func, args, kwargs, self.context)
 
@@ -145,11 +145,11 @@ def _values(value: Any) -> Any:
 
 
 def _viewed(func: Any, args: Any, kwargs: Any) -> Any:
-    """A view of a lazy tensor: of its twin."""
+    """A view of a lazy tensor: of its meta tensor."""
     x: LazyTensor = args[0]
     with unseen():
-        twins = func(x.view_of.twin, *args[1:], **kwargs)
-    return mapped(Tensor, lambda twin: LazyTensor(x.view_of.of(twin), x.device), twins)
+        metas = func(x.view_of.meta, *args[1:], **kwargs)
+    return mapped(Tensor, lambda meta: LazyTensor(x.view_of.of(meta), x.device), metas)
 
 
 def _changed(func: Any, args: Any, kwargs: Any, traits: Traits) -> Any:
@@ -179,10 +179,10 @@ def _changed(func: Any, args: Any, kwargs: Any, traits: Traits) -> Any:
 def _reshaped(func: Any, args: Any, kwargs: Any) -> Any:
     """unsqueeze_, transpose_, ...: other sizes and strides of the same elements."""
     lazy: LazyTensor = args[0]
-    twin = lazy.view_of.twin
+    meta = lazy.view_of.meta
     with unseen():
-        other = func(twin.detach(), *_solid(args[1:]), **kwargs)
-        if not same_memory(other, twin):
+        other = func(meta.detach(), *_solid(args[1:]), **kwargs)
+        if not same_memory(other, meta):
             raise RuntimeError(
                 f"{func} gives other memory to a tensor while a patched model runs: give the"
                 " model's code a new tensor instead."

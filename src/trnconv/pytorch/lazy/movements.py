@@ -34,7 +34,7 @@ from trnconv.pytorch.lazy.norms.recognition import NOTED_NORMS
 from trnconv.pytorch.lazy.tensors.as_images import put_in_order
 from trnconv.pytorch.lazy.tensors.cell import LazyCell, ViewOf, as_memory
 from trnconv.pytorch.lazy.tensors.context import Note, PatchContext
-from trnconv.pytorch.lazy.tensors.tensor import LazyTensor, twin_of
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor, meta_of
 from trnconv.pytorch.lazy.tensors.videos import video_of
 
 Tensor = torch.Tensor
@@ -51,11 +51,11 @@ _NEAREST = ("upsample_nearest", "_upsample_nearest_exact")
 _NARROWEST = 2  # bytes: of what a model computes in; smaller types are for storage
 
 
-def _copied(video: LazyVideo | None, context: PatchContext, twin: Tensor | None = None) -> Any:
+def _copied(video: LazyVideo | None, context: PatchContext, meta: Tensor | None = None) -> Any:
     """A lazy tensor in memory of its own; laid out densely, if it is not said how."""
     if video is None:
         return NotImplemented
-    memory = as_memory(video) if twin is None else twin
+    memory = as_memory(video) if meta is None else meta
     return LazyTensor(ViewOf(LazyCell(memory, video, context), memory), video.device)
 
 
@@ -98,7 +98,7 @@ def _pad_with(mode: str) -> Note:
         padded = None if video is None else video.padded(pads, mode, value)
         if padded is not None and mode == "reflect":
             with unseen():
-                func(twin_of(x), pads)  # torch refuses more than there is
+                func(meta_of(x), pads)  # torch refuses more than there is
         return _copied(padded, context)
 
     return note
@@ -183,8 +183,8 @@ def _clone(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
             return NotImplemented
         video = few
     with unseen():
-        twin = func(twin_of(x), **kwargs)
-    copied = _copied(video, context, twin)
+        meta = func(meta_of(x), **kwargs)
+    copied = _copied(video, context, meta)
     in_order = wanted is torch.contiguous_format
     copied.view_of.cell.for_a_layer = in_order and not asked_by_a_model()
     return copied
@@ -266,14 +266,14 @@ def _interleaved(context: PatchContext, x: Tensor) -> Any:
         return NotImplemented
     memory = as_memory(more)
     with unseen():
-        twin = memory.view(x.shape)
-    return LazyTensor(ViewOf(LazyCell(memory, more, context), twin), x.device)
+        meta = memory.view(x.shape)
+    return LazyTensor(ViewOf(LazyCell(memory, more, context), meta), x.device)
 
 
 def _selected(x: LazyTensor, at: int) -> LazyTensor:
     with unseen():
-        twin = x.view_of.twin.select(at, 0)
-    return LazyTensor(x.view_of.of(twin), x.device)
+        meta = x.view_of.meta.select(at, 0)
+    return LazyTensor(x.view_of.of(meta), x.device)
 
 
 def _cast(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
@@ -290,8 +290,8 @@ def _cast(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     if cast is None:
         return NotImplemented
     with unseen():
-        twin = func(twin_of(x), dtype=dtype)
-    return _copied(cast, context, twin)
+        meta = func(meta_of(x), dtype=dtype)
+    return _copied(cast, context, meta)
 
 
 def _has_planes(x: Tensor) -> bool:

@@ -144,13 +144,13 @@ def _head_filled(context: PatchContext, func: Any, args: Any, kwargs: Any) -> An
     own = (mask, args[0].view_of.cell)
     if any(reader not in own for reader in readers(mask.operand_storages())):
         return NotImplemented
-    twin, tokens = args[0].view_of.twin, mask.shape[-1]
-    row, first = divmod(twin.storage_offset(), tokens)
-    if twin.dim() != 1 or first or twin.shape[0] > tokens:
+    meta, tokens = args[0].view_of.meta, mask.shape[-1]
+    row, first = divmod(meta.storage_offset(), tokens)
+    if meta.dim() != 1 or first or meta.shape[0] > tokens:
         return NotImplemented
-    if twin.shape[0] > 1 and twin.stride(0) != 1:
+    if meta.shape[0] > 1 and meta.stride(0) != 1:
         return NotImplemented
-    mask.fill_head(row, twin.shape[0])
+    mask.fill_head(row, meta.shape[0])
     return args[0]
 
 
@@ -175,8 +175,8 @@ def _shown(mask: PendingMask, context: PatchContext) -> LazyTensor:
     video = LazyVideo((FrameRun(mask, 0, 1),), mask.dtype, AxisOrder.video)
     with unseen():
         memory = torch.empty(mask.shape, dtype=mask.dtype, device="meta")
-        twin = memory.view(mask.shape[-2:])
-    return LazyTensor(ViewOf(LazyCell(memory, video, context, owns=True), twin), mask.device)
+        meta = memory.view(mask.shape[-2:])
+    return LazyTensor(ViewOf(LazyCell(memory, video, context, owns=True), meta), mask.device)
 
 
 def _base(x: Any) -> PendingMask | None:
@@ -196,11 +196,11 @@ def mask_of(x: Any, kind: MaskKind) -> PendingMask | None:
     base = _base(x)
     if base is None or base.kind is not kind:
         return None
-    twin = x.view_of.twin
+    meta = x.view_of.meta
     queries, keys = base.shape[-2:]
-    whole = twin.dim() >= 2 and tuple(twin.shape[-2:]) == (queries, keys)
-    as_it_lies = whole and twin.stride()[-2:] == (keys, 1) and twin.storage_offset() == 0
-    outer = zip(twin.shape[:-2], twin.stride()[:-2], strict=True)
+    whole = meta.dim() >= 2 and tuple(meta.shape[-2:]) == (queries, keys)
+    as_it_lies = whole and meta.stride()[-2:] == (keys, 1) and meta.storage_offset() == 0
+    outer = zip(meta.shape[:-2], meta.stride()[:-2], strict=True)
     alike = all(size == 1 or not step for size, step in outer)
     return base if as_it_lies and alike else None
 

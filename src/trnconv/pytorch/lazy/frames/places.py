@@ -18,7 +18,7 @@ _LAYOUTS = {4: (AxisOrder.images, AxisOrder.stacked), 5: tuple(_ORDERS)}  # by r
 def shown(video: LazyVideo, memory: Tensor, view: Tensor) -> LazyVideo | None:
     """The frames of `video`, laid out as `memory`, that `view` shows; None if it shows no frames.
 
-    Both are twins on the meta device: `view` is a view of `memory`.
+    Both are on the meta device: `view` is a view of `memory`.
     """
     if view is memory:
         return video

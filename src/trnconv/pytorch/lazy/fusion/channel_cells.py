@@ -90,7 +90,7 @@ def moved_into_cells(context: PatchContext, x: Tensor) -> LazyTensor | None:
     assert repeated.source is not None
     frames, rows, columns = (x.shape[at] for at in _CELL_AXES)
     coarse = CoarseResidual(frames, rows, columns, repeats=repeated.coarse.repeats)
-    whole = x.view_of.cell.twin
+    whole = x.view_of.cell.meta
     _, channel, image, row, column = whole.stride()
     strides = (
         whole.stride(0),
@@ -136,5 +136,5 @@ def _noted(context: PatchContext, pending: PendingCells, seen: torch.Size) -> La
     video = LazyVideo((FrameRun(pending, 0, pending.shape[2]),), pending.dtype)
     memory = as_memory(video)
     with unseen():
-        twin = memory.view(seen)
-    return LazyTensor(ViewOf(LazyCell(memory, video, context), twin), pending.device)
+        meta = memory.view(seen)
+    return LazyTensor(ViewOf(LazyCell(memory, video, context), meta), pending.device)

@@ -85,7 +85,7 @@ def _result(video: LazyVideo, context: PatchContext) -> LazyTensor:
 def _in_format(result: LazyTensor, memory_format: torch.memory_format) -> LazyTensor:
     if memory_format is not torch.contiguous_format:
         with unseen():
-            result.lies_as(result.view_of.twin.contiguous(memory_format=memory_format))
+            result.lies_as(result.view_of.meta.contiguous(memory_format=memory_format))
     return result
 
 

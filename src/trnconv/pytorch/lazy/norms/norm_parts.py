@@ -45,9 +45,9 @@ def noted(
     )
     memory = as_memory(video)
     with unseen():
-        twin = memory.permute(TO_CHANNELS_LAST) if last else memory
+        meta = memory.permute(TO_CHANNELS_LAST) if last else memory
     cell = LazyCell(memory, video, asked.context, owns=True)
-    return LazyTensor(ViewOf(cell, twin), video.device)
+    return LazyTensor(ViewOf(cell, meta), video.device)
 
 
 def frames_along(x: Any, axis: int) -> LazyVideo | None:
@@ -65,8 +65,8 @@ def frames_along(x: Any, axis: int) -> LazyVideo | None:
             first = x.permute(_FROM_CHANNELS_LAST)
         return LazyVideo.of(first)
     with unseen():
-        twin = x.view_of.twin.permute(_FROM_CHANNELS_LAST)
-    video = x.view_of.of(twin).video()
+        meta = x.view_of.meta.permute(_FROM_CHANNELS_LAST)
+    video = x.view_of.of(meta).video()
     return video if video is not None and video.layout is AxisOrder.video else None
 
 
@@ -135,15 +135,15 @@ def part_of(x: Any, *parts: NormPart) -> FoundPart | None:
 
 def _shows(x: LazyTensor, axis: int, base: PendingNorm, layout: AxisOrder) -> bool:
     """Whether x is all of a base with channels along an axis, or one of them stands for all."""
-    twin = x.view_of.twin
-    if twin.dim() <= axis or (axis == LAST and layout is not AxisOrder.video):
+    meta = x.view_of.meta
+    if meta.dim() <= axis or (axis == LAST and layout is not AxisOrder.video):
         return False
     with unseen():
-        if twin.stride(axis) == 0:
-            twin = twin.narrow(axis, 0, 1)
+        if meta.stride(axis) == 0:
+            meta = meta.narrow(axis, 0, 1)
         if axis == LAST:
-            twin = twin.permute(_FROM_CHANNELS_LAST)
-    video = x.view_of.of(twin).video()
+            meta = meta.permute(_FROM_CHANNELS_LAST)
+    video = x.view_of.of(meta).video()
     if video is None or not video.untouched or video.runs[0].base is not base:
         return False
     return video.layout is layout

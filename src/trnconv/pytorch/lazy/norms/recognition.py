@@ -241,8 +241,8 @@ def _cast(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         return NotImplemented
     with unseen():
         memory = torch.empty(cast.shape, dtype=dtype, device="meta")
-        twin = memory.permute(TO_CHANNELS_LAST)
-    return LazyTensor(ViewOf(LazyCell(memory, cast, context), twin), x.device)
+        meta = memory.permute(TO_CHANNELS_LAST)
+    return LazyTensor(ViewOf(LazyCell(memory, cast, context), meta), x.device)
 
 
 def group_normed(

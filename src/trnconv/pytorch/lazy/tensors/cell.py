@@ -1,6 +1,6 @@
 """LazyCell: memory that torch would have given a tensor, noted as a video or made; views of it.
 
-A twin on the meta device says how the memory would be laid out: views act on the twin, so which
+`meta`, a tensor on the meta device, says how the memory would be laid out: views act on it, so which
 elements a view shows is torch's own answer, whatever the names of the functions that made it.
 """
 
@@ -28,9 +28,9 @@ class LazyCell:
     """A note of how memory is made (`video`), or the tensor once it was made (`real`)."""
 
     def __init__(
-        self, twin: Tensor, video: LazyVideo | None, context: PatchContext, *, owns: bool = False
+        self, meta: Tensor, video: LazyVideo | None, context: PatchContext, *, owns: bool = False
     ) -> None:
-        self.twin = twin
+        self.meta = meta
         self.context = context
         self.video = video
         self.real: Tensor | None = None
@@ -51,7 +51,7 @@ class LazyCell:
         self.made()
 
     def made(self) -> Tensor:
-        """The tensor in memory of its own, laid out as the twin; made the first time."""
+        """The tensor in memory of its own, laid out as the meta tensor; made the first time."""
         if self.real is None:
             assert self.video is not None
             video = self.video
@@ -68,25 +68,25 @@ class LazyCell:
         """From now on: the same elements in parts, or with others where none were written."""
         self.video = video
 
-    def lies_as(self, twin: Tensor) -> None:
+    def lies_as(self, meta: Tensor) -> None:
         """From now on, in memory that is laid out so. Nobody has a view of it yet."""
-        self.twin = twin
+        self.meta = meta
 
-    def frames_in(self, twin: Tensor) -> tuple[int, int] | None:
+    def frames_in(self, meta: Tensor) -> tuple[int, int] | None:
         """First and last of the frames that a view of it shows; None if it shows none."""
-        place = None if self.video is None else place_of(self.video, self.twin, twin)
+        place = None if self.video is None else place_of(self.video, self.meta, meta)
         return None if place is None or place.times > 1 else (place.start, place.stop)
 
     def is_of(self, base: Any) -> bool:
         """Whether its making takes this."""
         return self.video is not None and any(run.base is base for run in self.video.runs)
 
-    def keep_if_whole(self, value: Tensor, twin: Tensor) -> None:
+    def keep_if_whole(self, value: Tensor, meta: Tensor) -> None:
         """Take a value that was made for a view as the memory, if it is all of it as it lies."""
-        alike = value.stride() == twin.stride() and value.storage_offset() == 0
-        if alike and twin.numel() == self.twin.numel() and value.is_contiguous():
+        alike = value.stride() == meta.stride() and value.storage_offset() == 0
+        if alike and meta.numel() == self.meta.numel() and value.is_contiguous():
             with unseen():
-                self._take(value.as_strided(self.twin.shape, self.twin.stride(), 0))
+                self._take(value.as_strided(self.meta.shape, self.meta.stride(), 0))
 
     def may_wait(self) -> bool:
         """Whether nobody else can change what this has to read: it gives the same values later."""
@@ -110,15 +110,15 @@ class LazyCell:
         return not others and holders(result) <= own + 1  # and what was just made of it
 
     def _keep(self, made: Tensor) -> None:
-        as_promised = laid_out_as(made, self.twin)
-        self._take(made if as_promised else self.restrided(made, self.twin))
+        as_promised = laid_out_as(made, self.meta)
+        self._take(made if as_promised else self.restrided(made, self.meta))
 
-    def restrided(self, tensor: Tensor, twin: Tensor) -> Tensor:
-        """A copy that is laid out as the twin."""
+    def restrided(self, tensor: Tensor, meta: Tensor) -> Tensor:
+        """A copy that is laid out as the meta tensor."""
         if not self.for_a_layer:
             self.context.stats.moved("permute", 2 * tensor.nbytes)
         fresh = torch.empty_strided(
-            twin.shape, twin.stride(), dtype=tensor.dtype, device=tensor.device
+            meta.shape, meta.stride(), dtype=tensor.dtype, device=tensor.device
         )
         return fresh.copy_(tensor)
 
@@ -133,9 +133,9 @@ def require_movable(video: LazyVideo, context: PatchContext) -> None:
         context.spread.require_movable(video)
 
 
-def laid_out_as(tensor: Tensor, twin: Tensor) -> bool:
-    """Whether the elements lie as the twin says."""
-    pairs = zip(tensor.stride(), twin.stride(), tensor.shape, strict=True)
+def laid_out_as(tensor: Tensor, meta: Tensor) -> bool:
+    """Whether the elements lie as the meta tensor says."""
+    pairs = zip(tensor.stride(), meta.stride(), tensor.shape, strict=True)
     return all(own == theirs or size == 1 for own, theirs, size in pairs)
 
 
@@ -152,9 +152,9 @@ def _is_shared(made: Tensor, video: LazyVideo) -> bool:
 class ViewOf:
     """What a lazy tensor shows of a cell."""
 
-    def __init__(self, cell: LazyCell, twin: Tensor) -> None:
+    def __init__(self, cell: LazyCell, meta: Tensor) -> None:
         self.cell = cell
-        self.twin = twin
+        self.meta = meta
         self._video: LazyVideo | None = None
         self._value: Tensor | None = None  # of some of the cell, to look at
         self._looked_at: LazyVideo | None = None
@@ -163,12 +163,12 @@ class ViewOf:
     def of_tensor(tensor: Tensor, context: PatchContext) -> ViewOf:
         """All of a tensor that is made already."""
         with unseen():
-            twin = torch.empty_strided(
+            meta = torch.empty_strided(
                 tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta"
             )
-            cell = LazyCell(twin, None, context)
+            cell = LazyCell(meta, None, context)
             cell.real = tensor.detach()
-        return ViewOf(cell, twin)
+        return ViewOf(cell, meta)
 
     def video(self) -> LazyVideo | None:
         """The frames it shows; None if it shows no frames, or is not a note any more."""
@@ -176,7 +176,7 @@ class ViewOf:
             return LazyVideo.of(self.solid())
         if self._looked_at is not self.cell.video:
             self._looked_at, self._value = self.cell.video, None
-            self._video = shown(self.cell.video, self.cell.twin, self.twin)
+            self._video = shown(self.cell.video, self.cell.meta, self.meta)
         return self._video
 
     def solid(self) -> Tensor:
@@ -189,10 +189,10 @@ class ViewOf:
 
     def put_in_order(self, made: Tensor) -> Tensor:
         """Its elements with its strides."""
-        if laid_out_as(made, self.twin):
+        if laid_out_as(made, self.meta):
             return made
         with passing():
-            made = self.cell.restrided(made, self.twin)
+            made = self.cell.restrided(made, self.meta)
         return self._kept(made)
 
     def elements(self) -> Tensor:
@@ -204,7 +204,7 @@ class ViewOf:
         if self._value is not None:
             return self._value
         if video is None:
-            whole = ViewOf(cell, cell.twin).value()
+            whole = ViewOf(cell, cell.meta).value()
             return self._seen_of(whole)
         with passing():
             require_movable(video, cell.context)
@@ -212,27 +212,27 @@ class ViewOf:
         return made if _is_shared(made, video) else self._kept(made)
 
     def _kept(self, made: Tensor) -> Tensor:
-        self.cell.keep_if_whole(made, self.twin)
+        self.cell.keep_if_whole(made, self.meta)
         if self.cell.real is None:
             self._value = made
         return made
 
-    def of(self, twin: Tensor) -> ViewOf:
+    def of(self, meta: Tensor) -> ViewOf:
         """A view of the view."""
         self.cell.is_viewed = True
-        return ViewOf(self.cell, twin)
+        return ViewOf(self.cell, meta)
 
     def _seen_of(self, memory: Tensor) -> Tensor:
-        twin, whole = self.twin, self.cell.twin
-        if twin is whole:
+        meta, whole = self.meta, self.cell.meta
+        if meta is whole:
             return memory
-        offset = memory.storage_offset() + twin.storage_offset() - whole.storage_offset()
+        offset = memory.storage_offset() + meta.storage_offset() - whole.storage_offset()
         with unseen():
-            seen = memory.view(twin.dtype) if twin.dtype != memory.dtype else memory
-            return seen.as_strided(twin.shape, twin.stride(), offset)
+            seen = memory.view(meta.dtype) if meta.dtype != memory.dtype else memory
+            return seen.as_strided(meta.shape, meta.stride(), offset)
 
 
 def as_memory(video: LazyVideo) -> Tensor:
-    """A twin of dense memory that shows the video."""
+    """A meta tensor of dense memory that shows the video."""
     with unseen():
         return torch.empty(video.shape, dtype=video.dtype, device="meta")

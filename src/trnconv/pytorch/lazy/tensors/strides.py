@@ -20,7 +20,7 @@ from trnconv.pytorch.lazy.frames.video import LazyVideo
 from trnconv.pytorch.lazy.tensors.as_images import put_in_order
 from trnconv.pytorch.lazy.tensors.cell import LazyCell, ViewOf, laid_out_as
 from trnconv.pytorch.lazy.tensors.context import PatchContext
-from trnconv.pytorch.lazy.tensors.tensor import LazyTensor, twin_of
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor, meta_of
 
 Tensor = torch.Tensor
 # Of each axis: stride, padding, dilation; and groups.
@@ -30,18 +30,18 @@ _COPYING_PADS = ("aten::replication_pad", "aten::reflection_pad")
 
 def on_meta(func: Any, args: Any, kwargs: Any) -> Any:
     """What an operator gives of tensors that are laid out as these, without data."""
-    given, named = mapped(Tensor, twin_of, (args, kwargs))
+    given, named = mapped(Tensor, meta_of, (args, kwargs))
     if "device" in named:
         named = {**named, "device": torch.device("meta")}
     with unseen():
-        twin = func(*given, **named)
+        meta = func(*given, **named)
         if func.name() == "aten::convolution":  # on meta, it leaves its result in order
             x, weight, _, *options, _, _, groups = args
             memory_format = format_of_result(x, weight, (*options, groups))
-            return twin.contiguous(memory_format=memory_format)
+            return meta.contiguous(memory_format=memory_format)
         if func.name().startswith(_COPYING_PADS):  # and so do these
-            return twin.contiguous(memory_format=suggest_memory_format(given[0]))
-        return twin
+            return meta.contiguous(memory_format=suggest_memory_format(given[0]))
+        return meta
 
 
 def format_of_result(x: Tensor, weight: Tensor, options: ConvOptions) -> torch.memory_format:
@@ -64,7 +64,7 @@ def in_order(lazy: LazyTensor, is_a_layer: Callable[[], bool]) -> Tensor:
     """The value, with its strides. A copy that a layer of torch's asks for is not the model's."""
     put_in_order(lazy)
     elements = lazy.elements()
-    if not laid_out_as(elements, lazy.view_of.twin):
+    if not laid_out_as(elements, lazy.view_of.meta):
         lazy.view_of.cell.for_a_layer = is_a_layer()
     return lazy.view_of.put_in_order(elements)
 
@@ -73,16 +73,16 @@ def as_torch_lays(result: Any, func: Any, args: Any, kwargs: Any, context: Patch
     """The result of an operator on elements that lie anywhere, with the strides of torch's."""
     if not isinstance(result, Tensor):
         return result
-    twin = on_meta(func, args, kwargs)
-    if laid_out_as(result, twin):
+    meta = on_meta(func, args, kwargs)
+    if laid_out_as(result, meta):
         return result
     video = LazyVideo.of(result)
-    if video is None or video.shape != twin.shape:
+    if video is None or video.shape != meta.shape:
         fresh = torch.empty_strided(
-            twin.shape, twin.stride(), dtype=result.dtype, device=result.device
+            meta.shape, meta.stride(), dtype=result.dtype, device=result.device
         )
         return fresh.copy_(result)
-    return LazyTensor(ViewOf(LazyCell(twin, video, context), twin), result.device)
+    return LazyTensor(ViewOf(LazyCell(meta, video, context), meta), result.device)
 
 
 def noted_as_torch_lays(noted: Any, func: Any, args: Any, kwargs: Any) -> Any:
@@ -95,12 +95,12 @@ def noted_as_torch_lays(noted: Any, func: Any, args: Any, kwargs: Any) -> Any:
     return laid_as(noted, on_meta(func, args, kwargs))
 
 
-def laid_as(noted: LazyTensor, twin: Tensor) -> LazyTensor | Tensor:
-    """A note that nobody has seen yet, with the strides of a twin."""
+def laid_as(noted: LazyTensor, meta: Tensor) -> LazyTensor | Tensor:
+    """A note that nobody has seen yet, with the strides of a meta tensor."""
     view_of = noted.view_of
-    if laid_out_as(view_of.twin, twin):
+    if laid_out_as(view_of.meta, meta):
         return noted
-    if view_of.twin is view_of.cell.twin and not view_of.cell.is_viewed:
-        noted.lies_as(twin)
+    if view_of.meta is view_of.cell.meta and not view_of.cell.is_viewed:
+        noted.lies_as(meta)
         return noted
-    return view_of.cell.restrided(noted.value(), twin)
+    return view_of.cell.restrided(noted.value(), meta)

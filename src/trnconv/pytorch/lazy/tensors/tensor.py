@@ -57,14 +57,14 @@ class LazyTensor(torch.Tensor):
     def __new__(  # noqa: PYI034 (typing.Self arrives with Python 3.11)
         cls: type[LazyTensor], view_of: ViewOf, device: torch.device
     ) -> LazyTensor:
-        """A tensor without data, of the twin's sizes."""
-        twin = view_of.twin
+        """A tensor without data, of the meta tensor's sizes."""
+        meta = view_of.meta
         self = torch.Tensor._make_wrapper_subclass(  # noqa: SLF001 (torch's recipe for wrappers)
             cls,
-            twin.shape,
-            strides=twin.stride(),
-            storage_offset=twin.storage_offset(),
-            dtype=twin.dtype,
+            meta.shape,
+            strides=meta.stride(),
+            storage_offset=meta.storage_offset(),
+            dtype=meta.dtype,
             device=device,
         )
         # Else an extension in C++ would read a null pointer.
@@ -86,12 +86,12 @@ class LazyTensor(torch.Tensor):
         """From now on, this; the sizes are the caller's business."""
         self.view_of, self.becomes = view_of, None
 
-    def lies_as(self, twin: Tensor) -> None:
+    def lies_as(self, meta: Tensor) -> None:
         """All of a cell gets other strides, before anybody has a view of it."""
-        self.view_of.cell.lies_as(twin)
-        self.show(ViewOf(self.view_of.cell, twin))
+        self.view_of.cell.lies_as(meta)
+        self.show(ViewOf(self.view_of.cell, meta))
         with unseen():
-            self.as_strided_(twin.shape, twin.stride(), 0)
+            self.as_strided_(meta.shape, meta.stride(), 0)
 
     def video(self) -> LazyVideo | None:
         """The frames it shows, if any."""
@@ -135,10 +135,10 @@ class LazyTensor(torch.Tensor):
         return copied
 
 
-def twin_of(x: Tensor) -> Tensor:
+def meta_of(x: Tensor) -> Tensor:
     """A tensor on the meta device that is laid out as this one."""
     if isinstance(x, LazyTensor):
-        return x.view_of.twin
+        return x.view_of.meta
     return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
 
 
