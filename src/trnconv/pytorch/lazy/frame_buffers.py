@@ -1,10 +1,10 @@
-"""Memory that a model allocates, and fills with frames piece by piece: noted, not filled.
+"""Memory that a model allocates, and fills with frames piece by piece: recorded, not filled.
 
     out = torch.empty(...)
     out[:, :, :2] = convolved(...)
     out[:, :, 2:] = convolved(...)
 
-is a note of those frames one after the other, as a concatenation is.
+is a record of those frames one after the other, as a concatenation is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trnconv.pytorch.lazy.base.pending_reads import unseen
 from trnconv.pytorch.lazy.frames.video import NO_PADS, AxisOrder, FrameRun, LazyVideo, spliced
 from trnconv.pytorch.lazy.fusion.joined_convolutions import joined
 from trnconv.pytorch.lazy.tensors.cell import LazyCell, ViewOf
-from trnconv.pytorch.lazy.tensors.context import Note, PatchContext
+from trnconv.pytorch.lazy.tensors.context import PatchContext, Recorder
 from trnconv.pytorch.lazy.tensors.tensor import LazyTensor, meta_of
 from trnconv.pytorch.lazy.tensors.videos import video_of
 
@@ -122,7 +122,7 @@ def _whole_of(source: Any, target: Tensor) -> LazyVideo | None:
     return replace(video, layout=AxisOrder.video, from_images=False)
 
 
-NOTED_BUFFERS: dict[str, Note] = {
+RECORDED_BUFFERS: dict[str, Recorder] = {
     **{f"aten::{name}": _allocated for name in ("empty.memory_format", "zeros", *_LIKE)},
     "aten::copy_": _written,
 }

@@ -3,7 +3,7 @@
 - `tensor.data = lazy` gives the tensor real memory. torch hands a tensor another's memory without
   asking the dispatcher, and the memory of a lazy tensor is empty: whoever then looks at the tensor
   without the dispatcher (f-strings, `deepcopy`, `tolist`) would read nothing, or crash.
-- `group_norm` is noted. Its operator of ATen has the statistics for results too, which nobody
+- `group_norm` is recorded. Its operator of ATen has the statistics for results too, which nobody
   looks at.
 - `scaled_dot_product_attention` is a kernel of ours where there is one. Its operators of ATen
   differ from device to device.
@@ -21,7 +21,7 @@ from trnconv.pytorch.lazy.base.bypass import is_passing
 from trnconv.pytorch.lazy.base.traits import tensors_in
 from trnconv.pytorch.lazy.exits import settle
 from trnconv.pytorch.lazy.norms.recognition import group_normed
-from trnconv.pytorch.lazy.tensors.autograd import is_differentiating, is_recorded
+from trnconv.pytorch.lazy.tensors.autograd import autograd_records, is_differentiating
 from trnconv.pytorch.lazy.tensors.context import PatchContext
 from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 
@@ -42,16 +42,16 @@ class LazyFunctions(TorchFunctionMode):
         """As it is, but for those."""
         del types
         given = kwargs or {}
-        if is_recorded((args, given)):  # then autograd keeps plain tensors
+        if autograd_records((args, given)):  # then autograd keeps plain tensors
             settle((args, given))
         if func == _SET_DATA and isinstance(args[1], LazyTensor):
             tensor, lazy = args
             if not isinstance(tensor, LazyTensor):
                 args = (tensor, lazy.solid().detach())
         elif func in _GROUP_NORMS and _may_note((args, given)):
-            noted = self._group_normed(func, args, given)
-            if noted is not NotImplemented:
-                return noted
+            recorded = self._group_normed(func, args, given)
+            if recorded is not NotImplemented:
+                return recorded
         elif func is _ATTENTION and _may_note((args, given)):
             done = attention(self.context, AttentionCall(*args, **given))
             if done is not NotImplemented:
@@ -68,7 +68,7 @@ class LazyFunctions(TorchFunctionMode):
 
 def _may_note(given: Any) -> bool:
     """Not what autograd records or runs, nor where autocast would choose the type of the result."""
-    by_autograd = is_recorded(given) or is_differentiating()
+    by_autograd = autograd_records(given) or is_differentiating()
     by_torch = by_autograd or torch._C._is_any_autocast_enabled()  # noqa: SLF001 (no public question)
     return not by_torch and not is_passing() and _are_ours(given)
 

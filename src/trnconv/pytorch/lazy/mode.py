@@ -2,9 +2,9 @@
 
 The first that fits decides what becomes of an operator:
 
-1. `movements.NOTED` has a note of this overload: data movement, a convolution, or the end of one.
-   Nothing is computed. A note that cannot take this call over returns NotImplemented, and the next
-   one is asked. What autograd records, or runs, is not noted.
+1. `movements.RECORDED` has a recorder of this overload: of data movement, of a convolution, or of
+   what ends one. Nothing is computed. A recorder that cannot take this call over returns
+   NotImplemented, and the next is asked. Operators that autograd records, or runs, are left to it.
 2. It is made of other operators: each of those comes here in its turn.
 3. It writes: whoever still has to read what it changes does so first.
 4. It is a view of a lazy tensor: the same view of its meta tensor, on the meta device (`cell.py`).
@@ -28,14 +28,14 @@ from trnconv.pytorch.lazy.base.frame_by_frame import on_each_frame
 from trnconv.pytorch.lazy.base.memory import same_memory, storage_of
 from trnconv.pytorch.lazy.base.pending_reads import settle_readers, unseen
 from trnconv.pytorch.lazy.base.traits import Traits, mapped, parts, tensors_in, traits_of
-from trnconv.pytorch.lazy.movements import NOTED, asked_by_a_model, note_copy
-from trnconv.pytorch.lazy.tensors.autograd import is_differentiating, is_recorded
+from trnconv.pytorch.lazy.movements import RECORDED, asked_by_a_model, count_copy
+from trnconv.pytorch.lazy.tensors.autograd import autograd_records, is_differentiating
 from trnconv.pytorch.lazy.tensors.cell import laid_out_as
 from trnconv.pytorch.lazy.tensors.context import PatchContext
 from trnconv.pytorch.lazy.tensors.strides import (
     as_torch_lays,
     in_order,
-    noted_as_torch_lays,
+    recorded_as_torch_lays,
 )
 from trnconv.pytorch.lazy.tensors.tensor import LazyTensor, define_dispatch
 
@@ -70,12 +70,12 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _dispatched(self, func: Any, args: Any, kwargs: Any, *, lazy: bool) -> Any:
         """By the first of the five cases above; `lazy`: whether an argument is."""
         traits = traits_of(func)
-        recorded = is_recorded((args, kwargs))
-        note = None if recorded or is_differentiating() else NOTED.get(traits.overload)
-        if note is not None:
-            result = note(self.context, func, args, kwargs)
+        by_autograd = autograd_records((args, kwargs))
+        record = None if by_autograd or is_differentiating() else RECORDED.get(traits.overload)
+        if record is not None:
+            result = record(self.context, func, args, kwargs)
             if result is not NotImplemented:
-                return noted_as_torch_lays(result, func, args, kwargs)
+                return recorded_as_torch_lays(result, func, args, kwargs)
         if traits.composite:
             with self:  # torch has this mode off while it is asked
                 return parts(func, *args, **kwargs)
@@ -83,7 +83,7 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return _changed(func, args, kwargs, traits)
         if lazy and traits.view and isinstance(args[0], LazyTensor):
             return _viewed(func, args, kwargs)
-        if recorded:
+        if by_autograd:
             self.context.stats.left_to_autograd()
             args, kwargs = _solid(args), _solid(kwargs)  # autograd may read them much later
         return self._computed(func, traits, args, kwargs, lazy=lazy)
@@ -113,13 +113,13 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if framed is not None:
                 return framed
         result = func(*args, **kwargs)
-        note_copy(self.context, traits.name, (args, kwargs), result)
+        count_copy(self.context, traits.name, (args, kwargs), result)
         follow(func, traits, args, kwargs, result)
         return result
 
 
 def outside(func: Any, args: Any, kwargs: Any) -> Any:
-    """An operator on a lazy tensor where no patched model runs: the cases above without notes."""
+    """An operator on a lazy tensor where no patched model runs: cases 2 to 5 above."""
     if not isinstance(func, torch._ops.OpOverload):  # noqa: SLF001
         return func(*_solid(args), **_solid(kwargs))
     traits = traits_of(func)

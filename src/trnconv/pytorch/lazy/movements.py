@@ -1,8 +1,8 @@
-"""Operators of ATen that move data, noted as videos. NotImplemented: this time torch does it.
+"""Operators of ATen that move data, recorded as videos. NotImplemented: this time torch does it.
 
-`NOTED` is the table that the mode looks operators up in, by name: those of this file, of
-`endings.py`, `norms.py` and `masks.py`. A note gets what surrounds it, the operator and its
-arguments, and returns what torch would have, as a lazy tensor.
+`RECORDED` is the table that the mode looks operators up in, by name: those of this file, of
+`frame_buffers.py`, `fusion/endings.py`, `norms/recognition.py` and `attention/masks.py`. A recorder
+gets the context, the operator and its arguments, and returns what torch would, as a lazy tensor.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from typing import Any
 
 import torch
 
-from trnconv.pytorch.lazy.attention.masks import NOTED_MASKS
+from trnconv.pytorch.lazy.attention.masks import RECORDED_MASKS
 from trnconv.pytorch.lazy.base.bypass import passing
 from trnconv.pytorch.lazy.base.memory import same_memory
 from trnconv.pytorch.lazy.base.pending_reads import unseen
 from trnconv.pytorch.lazy.base.traits import tensors_in
 from trnconv.pytorch.lazy.convolutions.deferred_conv import PendingConv
-from trnconv.pytorch.lazy.frame_buffers import NOTED_BUFFERS
+from trnconv.pytorch.lazy.frame_buffers import RECORDED_BUFFERS
 from trnconv.pytorch.lazy.frames.materialize import stored
 from trnconv.pytorch.lazy.frames.video import AxisOrder, FrameRun, LazyVideo, spliced
 from trnconv.pytorch.lazy.fusion.channel_cells import moved_into_cells, with_repeated_channels
 from trnconv.pytorch.lazy.fusion.convolution import run_of
-from trnconv.pytorch.lazy.fusion.endings import NOTED_ENDS
+from trnconv.pytorch.lazy.fusion.endings import RECORDED_EPILOGUES
 from trnconv.pytorch.lazy.fusion.joined_convolutions import joined
 from trnconv.pytorch.lazy.norms.pending_norm import PendingNorm
-from trnconv.pytorch.lazy.norms.recognition import NOTED_NORMS
+from trnconv.pytorch.lazy.norms.recognition import RECORDED_NORMS
 from trnconv.pytorch.lazy.tensors.as_images import put_in_order
 from trnconv.pytorch.lazy.tensors.cell import LazyCell, ViewOf, as_memory
-from trnconv.pytorch.lazy.tensors.context import Note, PatchContext
+from trnconv.pytorch.lazy.tensors.context import PatchContext, Recorder
 from trnconv.pytorch.lazy.tensors.tensor import LazyTensor, meta_of
 from trnconv.pytorch.lazy.tensors.videos import video_of
 
@@ -59,8 +59,8 @@ def _copied(video: LazyVideo | None, context: PatchContext, meta: Tensor | None 
     return LazyTensor(ViewOf(LazyCell(memory, video, context), memory), video.device)
 
 
-def _or_torch(noted: LazyTensor | None) -> Any:
-    return NotImplemented if noted is None else noted
+def _or_torch(recorded: LazyTensor | None) -> Any:
+    return NotImplemented if recorded is None else recorded
 
 
 def _cat(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
@@ -77,19 +77,19 @@ def _cat(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     return NotImplemented if together is None else _copied(joined(together, context), context)
 
 
-def _of_rank(rank: int, note: Note) -> Note:
-    """A note of an operator of so many axes: torch refuses what has others, and says so itself."""
+def _of_rank(rank: int, record: Recorder) -> Recorder:
+    """A recorder for so many axes: torch refuses what has others, and says so itself."""
 
     def if_of_rank(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         if args[0].dim() != rank + _OUTER_AXES:
             return NotImplemented
-        return note(context, func, args, kwargs)
+        return record(context, func, args, kwargs)
 
     return if_of_rank
 
 
-def _pad_with(mode: str) -> Note:
-    def note(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _pad_with(mode: str) -> Recorder:
+    def record(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         x, pads = args[:2]
         if mode != "constant" and x.dim() != len(pads) // 2 + _OUTER_AXES:
             return NotImplemented
@@ -101,7 +101,7 @@ def _pad_with(mode: str) -> Note:
                 func(meta_of(x), pads)  # torch refuses more than there is
         return _copied(padded, context)
 
-    return note
+    return record
 
 
 def _upsample(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
@@ -155,7 +155,7 @@ def _repeat(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _clone(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
-    """What was noted is shared until it is changed in place; a copy that is smaller is made.
+    """What was recorded is shared until it is changed in place; a copy that is smaller is made.
 
     A few frames of a long tensor, kept in a cache, would keep all of it in memory; upsampled frames
     take more than what they are of. Of a few frames that are upsampled or padded on paper, only
@@ -232,18 +232,18 @@ def _in_parts(x: Tensor) -> LazyVideo | None:
     if video is None or not isinstance(x, LazyTensor) or video.layout is not AxisOrder.video:
         return video
     cell, run = x.view_of.cell, video.runs[0]
-    noted = cell.video
-    if noted is None or not noted.untouched or not video.as_it_lies or run.whole:
+    recorded = cell.video
+    if recorded is None or not recorded.untouched or not video.as_it_lies or run.whole:
         return video
     base = run.base
-    if not isinstance(base, PendingNorm) or base is not noted.runs[0].base:
+    if not isinstance(base, PendingNorm) or base is not recorded.runs[0].base:
         return video
     bounds = sorted({0, run.start, run.stop, base.shape[_FRAMES]})
     parts = base.in_parts(bounds)
     if parts is None:
         return video
     runs = [FrameRun(part, 0, part.shape[_FRAMES]) for part in parts]
-    cell.made_of(replace(noted, runs=tuple(runs)))
+    cell.made_of(replace(recorded, runs=tuple(runs)))
     return replace(video, runs=(runs[bounds.index(run.start)],))
 
 
@@ -304,26 +304,28 @@ def _has_planes(x: Tensor) -> bool:
     return in_rows and all(size == 1 or step >= plane for size, step in others)
 
 
-def _spliced(note: Note) -> Note:
+def _spliced(record: Recorder) -> Recorder:
     def if_allowed(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
-        return note(context, func, args, kwargs) if context.rewrites.splice else NotImplemented
+        return record(context, func, args, kwargs) if context.rewrites.splice else NotImplemented
 
     return if_allowed
 
 
-_BY_RANK: dict[str, Note] = {
+_BY_RANK: dict[str, Recorder] = {
     "replication_pad": _pad_with("replicate"),
     "reflection_pad": _pad_with("reflect"),
     **dict.fromkeys(_NEAREST, _upsample),
 }
-_MOVEMENTS: dict[str, Note] = {
+_MOVEMENTS: dict[str, Recorder] = {
     "cat": _cat,
     "constant_pad_nd": _pad_with("constant"),
     "repeat": _repeat,
     "clone": _clone,
     "_to_copy": _cast,
     **{
-        f"{name}{rank}d": _of_rank(rank, note) for name, note in _BY_RANK.items() for rank in (2, 3)
+        f"{name}{rank}d": _of_rank(rank, record)
+        for name, record in _BY_RANK.items()
+        for rank in (2, 3)
     },
     **{
         f"{name}{rank}d.vec": _of_rank(rank, _upsample_by_factors)
@@ -331,31 +333,31 @@ _MOVEMENTS: dict[str, Note] = {
         for rank in (2, 3)
     },
 }
-_OTHERS: dict[str, Note] = {
-    **{f"aten::{name}": _spliced(note) for name, note in _MOVEMENTS.items()},
-    **{name: _spliced(note) for name, note in NOTED_BUFFERS.items()},
-    **NOTED_ENDS,
+_OTHERS: dict[str, Recorder] = {
+    **{f"aten::{name}": _spliced(record) for name, record in _MOVEMENTS.items()},
+    **{name: _spliced(record) for name, record in RECORDED_BUFFERS.items()},
+    **RECORDED_EPILOGUES,
 }
 
 
-def _first_of(*notes: Note) -> Note:
-    """The note of the first that takes a call over."""
+def _first_of(*recorders: Recorder) -> Recorder:
+    """A recorder that asks these in order, until a call is taken over."""
 
-    def note(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
-        found = (first(context, func, args, kwargs) for first in notes)
+    def record(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+        found = (first(context, func, args, kwargs) for first in recorders)
         return next((result for result in found if result is not NotImplemented), NotImplemented)
 
-    return note
+    return record
 
 
-_TABLES = (NOTED_MASKS, NOTED_NORMS, _OTHERS)
-NOTED: dict[str, Note] = {
+_TABLES = (RECORDED_MASKS, RECORDED_NORMS, _OTHERS)
+RECORDED: dict[str, Recorder] = {
     name: _first_of(*(table[name] for table in _TABLES if name in table))
     for name in dict.fromkeys(name for table in _TABLES for name in table)
 }
 
 
-def note_copy(context: PatchContext, name: str, given: Any, result: Any) -> None:
+def count_copy(context: PatchContext, name: str, given: Any, result: Any) -> None:
     """An operator that torch did: counted, if it moved data for nothing but its place."""
     if name == "aten::_unsafe_view":
         context.stats.call_last("contiguous", "permute")  # reshape is a copy, and this

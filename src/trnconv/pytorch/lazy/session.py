@@ -50,7 +50,7 @@ def is_half(module: str) -> bool:
 
 
 def why_eager(args: Any, kwargs: Any) -> str:
-    """Why nothing may be noted here; empty if it may."""
+    """Why nothing may be recorded here; empty if it may."""
     if torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]
         return "torch.jit.trace sees tensors only"
     if is_transformed():
@@ -86,7 +86,7 @@ def foreign_kind(values: Iterable[Any]) -> str:
 def session(
     model: torch.nn.Module, context: PatchContext, given: Any, *, by_halves: bool = False
 ) -> Iterator[list[Any]]:
-    """Data movement inside is noted; at the end nothing lazy is left but what the model keeps.
+    """Data movement inside is recorded; at the end nothing lazy is left but what the model keeps.
 
     The caller puts results into the list: they become plain, also where the model keeps them.
     """

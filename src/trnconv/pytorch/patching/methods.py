@@ -17,8 +17,8 @@ from trnconv.geometry import ZEROS
 from trnconv.pytorch import functional
 from trnconv.pytorch.functional.padded_input import padded_input
 from trnconv.pytorch.lazy.base.bypass import is_passing, passing
+from trnconv.pytorch.lazy.convolutions.counts import count_transposed
 from trnconv.pytorch.lazy.convolutions.filters import Filters
-from trnconv.pytorch.lazy.convolutions.record import note_transposed
 from trnconv.pytorch.lazy.exits import convolved_now, made_plain
 from trnconv.pytorch.lazy.fusion.convolution import convolved, unsupported_type
 from trnconv.pytorch.lazy.fusion.endings import eager, value_of
@@ -377,5 +377,5 @@ def _transposed(
     with passing():
         y: Tensor = convolve(*operands, *options)
     if not (reason or torch.jit.is_tracing()) and y.numel():  # type: ignore[attr-defined,no-untyped-call]
-        note_transposed(stats, patch.name, x, weight, None, *options)
+        count_transposed(stats, patch.name, x, weight, None, *options)
     return y

@@ -48,7 +48,7 @@ def splits_for_cudnn(module: nn.Module) -> bool:
 def entries_of(model: nn.Module) -> list[str]:
     """Methods by which a model encodes or decodes, besides its forward.
 
-    From there on, what it keeps from chunk to chunk stays noted. Others work too: then every module
+    From there on, what it keeps from chunk to chunk stays lazy. Others work too: then every module
     they call is entered by itself. Generators run after they return, so they are among the others.
     """
     found = []

@@ -1,4 +1,4 @@
-"""Frames that a model writes into memory of its own are notes; what else it does there is torch's.
+"""Frames that a model writes into memory of its own are recorded; all else it does is torch's.
 
 `tests/support/lazy_moves.py` has buffers before every convolution; `lazy_programs.py` random ones.
 """
@@ -42,11 +42,11 @@ class Buffered(nn.Module):
         super().__init__()
         self.convs = nn.ModuleList([nn.Conv3d(CHANNELS, CHANNELS, 3, padding=1) for _ in range(2)])
         self.allocate, self.after = allocate, after
-        self.noted = []
+        self.recorded = []
 
     def forward(self, x):
         out = self.allocate(x)
-        self.noted.append(type(out) is LazyTensor)
+        self.recorded.append(type(out) is LazyTensor)
         out[:, :, :3] = self.convs[0](x[:, :, :3] + 1)
         out[:, :, 3:] = self.convs[1](x[:, :, 3:] + 1)
         return self.after(out, x)
@@ -57,7 +57,7 @@ def run(model, backend="torch"):
     with_integers(model, seed=1).requires_grad_(requires_grad=False)
     x = integers(*SHAPE, most=3, seed=2)
     expected = model(x)
-    model.noted.clear()
+    model.recorded.clear()
     with torch.no_grad(), patched(model, backend=backend) as report:
         ours = model(x)
     assert type(ours) is torch.Tensor
@@ -69,7 +69,7 @@ def run(model, backend="torch"):
 def test_two_halves_are_read_where_they_lie(name):
     model = Buffered(ALLOCATED[name], lambda out, x: out + x)
     report = run(model)
-    assert model.noted == [True]
+    assert model.recorded == [True]
     assert report.copied() == {"cat": 2 * 4 * torch.Size(SHAPE).numel()}  # for the sum
 
 
@@ -88,15 +88,15 @@ def test_what_holds_no_frames_is_torchs(name):
     class Allocates(nn.Module):
         def __init__(self):
             super().__init__()
-            self.conv, self.noted = nn.Conv3d(CHANNELS, CHANNELS, 1), []
+            self.conv, self.recorded = nn.Conv3d(CHANNELS, CHANNELS, 1), []
 
         def forward(self, x):
-            self.noted.append(type(TORCHS[name](x)) is LazyTensor)
+            self.recorded.append(type(TORCHS[name](x)) is LazyTensor)
             return self.conv(x)
 
     model = Allocates()
     run(model)
-    assert model.noted == [False]
+    assert model.recorded == [False]
 
 
 def looked_at(out, x):
@@ -142,7 +142,7 @@ class Partly(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.conv, self.noted = nn.Conv3d(CHANNELS, CHANNELS, 3, padding=1), []
+        self.conv, self.recorded = nn.Conv3d(CHANNELS, CHANNELS, 3, padding=1), []
 
     def forward(self, x):
         out = torch.zeros(x.shape)
@@ -182,7 +182,7 @@ class KeepsBuffer(nn.Module):
     def __init__(self):
         super().__init__()
         self.conv = nn.Conv3d(CHANNELS, CHANNELS, 3, padding=1)
-        self.noted, self.kept = [], None
+        self.recorded, self.kept = [], None
 
     def forward(self, x):
         y = self.conv(x)

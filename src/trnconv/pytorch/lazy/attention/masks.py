@@ -3,7 +3,7 @@
     where(frame_of_key <= frame_of_query, 0, -inf)
     mask = full(-inf); mask[i, :keys_of(i)] = 0 for every i
 
-The comparison of two index vectors, each along an axis of its own, is noted with what it says if
+The comparison of two index vectors, each along an axis of its own, is recorded with what it says if
 their values are known (`index_values.py`); so are the numbers chosen by it, and casts. Rows that
 are filled one by one are counted. An attention (`attentions.py`) asks for the frames. Whoever else
 looks at a mask has it made.
@@ -29,7 +29,7 @@ from trnconv.pytorch.lazy.attention.index_values import values_of
 from trnconv.pytorch.lazy.base.pending_reads import readers, unseen
 from trnconv.pytorch.lazy.frames.video import AxisOrder, FrameRun, LazyVideo
 from trnconv.pytorch.lazy.tensors.cell import LazyCell, ViewOf
-from trnconv.pytorch.lazy.tensors.context import Note, PatchContext
+from trnconv.pytorch.lazy.tensors.context import PatchContext, Recorder
 from trnconv.pytorch.lazy.tensors.operator_call import Operator
 from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 
@@ -43,10 +43,10 @@ def finds_attention(context: PatchContext) -> bool:
     return own and context.spread is None
 
 
-def _compared(*, least: bool, equal: bool) -> Note:
+def _compared(*, least: bool, equal: bool) -> Recorder:
     """A key is seen where its index is at most (`least`) that of the query, `equal` or less."""
 
-    def note(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+    def record(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         if kwargs or len(args) != 2 or not finds_attention(context):
             return NotImplemented
         if not all(isinstance(arg, Tensor) and arg.dim() == 2 for arg in args):
@@ -59,9 +59,9 @@ def _compared(*, least: bool, equal: bool) -> Note:
         frames = _frame_tokens(along, keys_at_most=keys_left == least, equal=equal)
         if frames is None or not runs_kernels(left, context.backend):
             return NotImplemented
-        return _noted(MaskKind.seen, frames, torch.bool, Operator(func, args, kwargs), context)
+        return _recorded(MaskKind.seen, frames, torch.bool, Operator(func, args, kwargs), context)
 
-    return note
+    return record
 
 
 def _axis_of(x: Tensor) -> int | None:
@@ -92,7 +92,9 @@ def _chosen(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         return NotImplemented
     with unseen():
         dtype = torch.result_type(*args[1:])
-    return _noted(MaskKind.added, mask.frame_tokens, dtype, Operator(func, args, kwargs), context)
+    return _recorded(
+        MaskKind.added, mask.frame_tokens, dtype, Operator(func, args, kwargs), context
+    )
 
 
 def _number(value: Any) -> float | None:
@@ -117,7 +119,9 @@ def _cast(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     others = {key for key, value in kwargs.items() if key != "dtype" and value is not None}
     if mask is None or others or dtype is None or not dtype.is_floating_point:
         return NotImplemented
-    return _noted(MaskKind.added, mask.frame_tokens, dtype, Operator(func, args, kwargs), context)
+    return _recorded(
+        MaskKind.added, mask.frame_tokens, dtype, Operator(func, args, kwargs), context
+    )
 
 
 def _filled(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
@@ -136,7 +140,7 @@ def _filled(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _head_filled(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
-    """mask[row, :keys] = 0, while nobody else has a note of the mask."""
+    """mask[row, :keys] = 0, while nobody else has a record of the mask."""
     del context, func
     mask = _base(args[0])
     if not isinstance(mask, FilledMask) or kwargs or _number(args[1]) != 0:
@@ -154,7 +158,7 @@ def _head_filled(context: PatchContext, func: Any, args: Any, kwargs: Any) -> An
     return args[0]
 
 
-def _noted(
+def _recorded(
     kind: MaskKind, frames: int, dtype: torch.dtype, operator: Operator, context: PatchContext
 ) -> LazyTensor:
     """The result of an operator that was not called: as large as its operands together."""
@@ -205,7 +209,7 @@ def mask_of(x: Any, kind: MaskKind) -> PendingMask | None:
     return base if as_it_lies and alike else None
 
 
-NOTED_MASKS: dict[str, Note] = {
+RECORDED_MASKS: dict[str, Recorder] = {
     "aten::le.Tensor": _compared(least=True, equal=True),
     "aten::lt.Tensor": _compared(least=True, equal=False),
     "aten::ge.Tensor": _compared(least=False, equal=True),

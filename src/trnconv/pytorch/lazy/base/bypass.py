@@ -1,4 +1,4 @@
-"""While trnconv itself works inside of a patched model, operators are torch's and not noted."""
+"""While trnconv itself works inside of a patched model, operators are torch's and not recorded."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def about_to_change(storages: Iterable[int]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Counted:
-    """A tensor whose changes torch counts, as it was when its memory was noted."""
+    """A tensor whose changes torch counts, as it was when its memory was recorded."""
 
     tensor: weakref.ref[torch.Tensor]
     times: int

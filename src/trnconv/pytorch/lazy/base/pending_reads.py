@@ -1,4 +1,4 @@
-"""What was noted and still has to read memory, so that it is read before anybody changes it."""
+"""What was recorded and still has to read memory, so that it is read before anybody changes it."""
 
 from __future__ import annotations
 

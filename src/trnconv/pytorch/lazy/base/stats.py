@@ -13,7 +13,7 @@ from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.ask.policy import DEFAULT_POLICY, Policy
 from trnconv.ask.question import Question
 
-RECORDED = "operators on tensors that require grad, met inside of the model"
+DIFFERENTIATED = "operators on tensors that require grad, met inside of the model"
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class PatchStats:
             self._modules.pop()
 
     def moved(self, kind: str, moved_bytes: int) -> None:
-        """Note a copy of the running module."""
+        """Count a copy of the running module."""
         self._last = Copy(self.module, kind, moved_bytes)
         self.copies[self._last] += 1
 
@@ -86,11 +86,11 @@ class PatchStats:
         self.moved(kind, last.moved_bytes)
 
     def left_to_autograd(self) -> None:
-        """Note an operator that autograd records, of a model whose own tensors want no gradient."""
-        self.eager[RECORDED] += 1
+        """Count an operator that autograd records, of a model whose tensors want no gradient."""
+        self.eager[DIFFERENTIATED] += 1
 
     def clear(self) -> None:
         """Forget what happened so far."""
         counts = (self.works, self.copies, self.kept, self.repeated, self.joined, self.eager)
-        for notes in counts:
-            notes.clear()
+        for counter in counts:
+            counter.clear()

@@ -79,8 +79,8 @@ class DeferredConv:
         return (*self.pieces, self.w, *others)
 
     def run(self) -> Tensor:
-        """Run it, and note it."""
-        self._note(self.spec)
+        """Run it, and count it."""
+        self._count(self.spec)
         pieces, residual = self._in_order()
         y = fused_convolution(
             pieces, self.w, self.bias, self.spec, residual, self.backend, self.factors
@@ -92,7 +92,7 @@ class DeferredConv:
     def run_normed(self, norming: OutputNorming, norm: NormEnd) -> tuple[Tensor, ...]:
         """The same with a norm at its end: y, if that is kept, and the norm's tensors."""
         spec = replace(self.spec, norm=norm_text(norm))
-        self._note(spec)
+        self._count(spec)
         pieces, residual = self._in_order()
         operands = (pieces, self.w, self.bias, residual, self.factors)
         outputs = normed_convolution(operands, spec, norming, self.backend)
@@ -103,7 +103,7 @@ class DeferredConv:
         return outputs
 
     def work(self, spec: ConvSpec) -> PolicedConv:
-        """What is noted of it."""
+        """What the stats count it as."""
         frames = tuple(piece.shape[2] for piece in self.pieces)
         return PolicedConv(
             module=self.module,
@@ -117,7 +117,7 @@ class DeferredConv:
             start=spec.prologue,
         )
 
-    def _note(self, spec: ConvSpec) -> None:
+    def _count(self, spec: ConvSpec) -> None:
         for counted in self.counted:
             counted.require_unchanged()
         for operand in self.operands:

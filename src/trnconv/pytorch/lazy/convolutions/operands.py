@@ -1,4 +1,4 @@
-"""From a noted video to what a convolution takes: pieces, padding, upsampling."""
+"""From a recorded video to what a convolution takes: pieces, padding, upsampling."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def operands_of(video: LazyVideo, window: Window3d) -> ConvOperands | None:
         return None
     if runs[0].repeat > 1 and len(runs) > 1:
         return None
-    noted = _with_copies(video, front, back)
-    summed = None if noted is None else _summed(noted, window)
+    padding = _with_copies(video, front, back)
+    summed = None if padding is None else _summed(padding, window)
     if summed is None:
         return None
     pads, modes = summed
@@ -98,11 +98,11 @@ def _with_copies(video: LazyVideo, front: int, back: int) -> tuple[Pads, Modes] 
     return pads, (REPLICATE, video.modes[1], video.modes[2])
 
 
-def _summed(noted: tuple[Pads, Modes], window: Window3d) -> tuple[Pads, Modes] | None:
+def _summed(padding: tuple[Pads, Modes], window: Window3d) -> tuple[Pads, Modes] | None:
     """That padding and the convolution's own, where one kind can do both."""
     pads: list[tuple[int, int]] = []
     modes: list[str] = []
-    for (before, after), mode, own in zip(*noted, window.padding, strict=True):
+    for (before, after), mode, own in zip(*padding, window.padding, strict=True):
         if own == (0, 0):
             kind = mode
         elif (before, after) == (0, 0) or mode == window.mode == ZEROS:

@@ -1,4 +1,4 @@
-"""Doing what was noted: a video becomes a tensor, by torch's own operators."""
+"""Doing what was recorded: a video becomes a tensor, by torch's own operators."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def stored(run: FrameRun) -> Tensor:
 
 
 def done(video: LazyVideo, stats: PatchStats) -> Tensor:
-    """The tensor the model would have; every copy is noted."""
+    """The tensor the model would have; every copy is counted."""
     parts = [_upsampled(run, stats) for run in video.runs]
     joined = parts[0]
     if len(parts) > 1:

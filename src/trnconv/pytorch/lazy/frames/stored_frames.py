@@ -22,7 +22,7 @@ Tensor = torch.Tensor
 Five = tuple[int, int, int, int, int]
 State = tuple[int, int | None]  # changes that were seen, and those that torch counts
 _FRAMES = 2
-# The one tensor by which notes hold a memory, so that other holders can be counted.
+# The one tensor by which records hold a memory, so that other holders can be counted.
 _aliases: weakref.WeakValueDictionary[tuple[int, torch.dtype], Tensor] = (
     weakref.WeakValueDictionary()
 )
@@ -65,7 +65,7 @@ class StoredFrames:
             return self.alias.as_strided(sizes, _full_strides(self.strides, sizes), offset)
 
     def is_ours(self, besides: int = 0) -> bool:
-        """Whether notes alone hold the memory, but for so many tensors that are known.
+        """Whether records alone hold the memory, but for so many tensors that are known.
 
         Memory that came from outside of torch may have holders that torch does not know of.
         """
@@ -78,7 +78,7 @@ class StoredFrames:
         return pending_reads.changes_of(self.storage), None if counted is None else written(counted)
 
     def is_unchanged(self, since: State) -> bool:
-        """Whether it is as it was then. What nobody but notes holds is changed by nobody else."""
+        """Whether it is as it was then. What only records hold is changed by nobody else."""
         changes, version = self.state()
         if changes != since[0]:
             return False

@@ -1,7 +1,7 @@
 """LazyVideo: frames that lie in several tensors, repeated, upsampled and padded on paper only.
 
-Pure bookkeeping: nothing here touches data. A method that returns None cannot note what was asked,
-and the caller makes it happen.
+Pure bookkeeping: nothing here touches data. A method that returns None cannot record what was
+asked, and the caller makes it happen.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class LazyVideo:
 
     @property
     def keeps_others(self) -> bool:
-        """Whether a note of it keeps more in memory than a copy of it takes."""
+        """Whether a record of it keeps more in memory than a copy of it takes."""
         held: int = sum(prod(base.shape) for base in self.bases)
         return prod(self.sizes) < held
 
@@ -185,7 +185,7 @@ class LazyVideo:
         return replace(self, layout=layout, from_images=False)
 
     def in_dtype(self, dtype: torch.dtype) -> LazyVideo | None:
-        """A cast, noted if it loses nothing: up, or back to where it came from."""
+        """A cast, recorded if it loses nothing: up, or back to where it came from."""
         own = self.runs[0].base.dtype
         if not (dtype.is_floating_point and own.is_floating_point):
             return self if dtype == self.dtype else None

@@ -1,7 +1,7 @@
-"""Channels that are repeated, or moved into frames, rows and columns: noted, done when looked at.
+"""Channels that are repeated, or moved into frames, rows and columns: recorded, made when read.
 
 A shortcut past an upsampling repeats its channels and gives each position of a cell one of them.
-Noted, it is a `CoarseResidual` for the convolution it is added to, and no copy is made.
+Recorded, it is a `CoarseResidual` for the convolution it is added to, and no copy is made.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def with_repeated_channels(
     counted = (run.base.counted,) if isinstance(run.base, StoredFrames) else ()
     coarse = CoarseResidual(1, 1, 1, repeats=count)
     source = CoarseSource(frames, counted)
-    return _noted(context, PendingCells(source, coarse, context.stats), seen)
+    return _recorded(context, PendingCells(source, coarse, context.stats), seen)
 
 
 def moved_into_cells(context: PatchContext, x: Tensor) -> LazyTensor | None:
@@ -106,7 +106,7 @@ def moved_into_cells(context: PatchContext, x: Tensor) -> LazyTensor | None:
     as_expected = all(own == needed or size == 1 for own, needed, size in pairs)
     if not as_expected or prod(x.shape) != whole.numel() or x.storage_offset():
         return None
-    return _noted(context, PendingCells(repeated.source, coarse, context.stats), x.shape)
+    return _recorded(context, PendingCells(repeated.source, coarse, context.stats), x.shape)
 
 
 def cells_of(video: LazyVideo | None) -> tuple[CoarseSource, CoarseResidual] | None:
@@ -132,7 +132,7 @@ def _repeated(x: Tensor) -> PendingCells | None:
     return base if is_noted and base.coarse.cell() == 1 else None
 
 
-def _noted(context: PatchContext, pending: PendingCells, seen: torch.Size) -> LazyTensor:
+def _recorded(context: PatchContext, pending: PendingCells, seen: torch.Size) -> LazyTensor:
     video = LazyVideo((FrameRun(pending, 0, pending.shape[2]),), pending.dtype)
     memory = as_memory(video)
     with unseen():

@@ -1,4 +1,4 @@
-"""A convolution of a lazy tensor: it takes over what was noted of its input."""
+"""A convolution of a lazy tensor: it takes over what was recorded of its input."""
 
 from __future__ import annotations
 
@@ -174,8 +174,8 @@ def _after_movement(video: LazyVideo, window: Window3d, context: PatchContext) -
     bare = replace(video, layout=AxisOrder.video, pads=(inside[0], inside[1], inside[2]))
     band = run_of(done(bare, context.stats))
     pads = (across[0], across[1], across[2])
-    noted = LazyVideo((band,), video.dtype, pads=pads, modes=video.modes)
-    operands = operands_of(noted, window)
+    recorded = LazyVideo((band,), video.dtype, pads=pads, modes=video.modes)
+    operands = operands_of(recorded, window)
     if operands is None:
         raise UnsupportedError(
             f"{context.stats.module or 'a convolution'}: {video.modes[axes[0]]} padding and then"

@@ -12,15 +12,15 @@ from trnconv.pytorch import functional
 from trnconv.pytorch.lazy.base.bypass import passing
 from trnconv.pytorch.lazy.base.frame_by_frame import on_each_frame
 from trnconv.pytorch.lazy.base.traits import mapped, traits_of
+from trnconv.pytorch.lazy.convolutions.counts import count_forward, count_transposed
 from trnconv.pytorch.lazy.convolutions.filters import Filters
-from trnconv.pytorch.lazy.convolutions.record import note_forward, note_transposed
 from trnconv.pytorch.lazy.fusion.convolution import (
     activated,
     convolved,
     plus,
     unsupported_type,
 )
-from trnconv.pytorch.lazy.tensors.context import Note, PatchContext
+from trnconv.pytorch.lazy.tensors.context import PatchContext, Recorder
 from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 
 Tensor = torch.Tensor
@@ -45,7 +45,7 @@ def _convolution(context: PatchContext, func: Any, args: Any, kwargs: Any) -> An
         with passing():
             convolve = getattr(functional, f"conv_transpose{rank}d")
             y = convolve(given, weight, bias, *options, backend=context.backend)
-        note_transposed(context.stats, module, given, weight, None, *options)
+        count_transposed(context.stats, module, given, weight, None, *options)
         return y
     filters = Filters(weight, bias, stride, padding, dilation, groups)
     found = convolved(x, filters, context)
@@ -69,7 +69,7 @@ def eager(x: Tensor, filters: Filters, context: PatchContext) -> Tensor:
             reproducible=context.reproducible,
             backend=context.backend,
         )
-    note_forward(context.stats, filters.module or context.stats.module, x, filters, policy)
+    count_forward(context.stats, filters.module or context.stats.module, x, filters, policy)
     return y
 
 
@@ -86,10 +86,10 @@ def _sum(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     return NotImplemented if found is None else found
 
 
-def _activation(named: Callable[..., str]) -> Note:
+def _activation(named: Callable[..., str]) -> Recorder:
     """For an operator whose activation is `named` by its options; empty: kernels do not have it."""
 
-    def note(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+    def record(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         x, *options = args
         name = named(*options, **kwargs) if context.rewrites.fuse_ends else ""
 
@@ -105,7 +105,7 @@ def _activation(named: Callable[..., str]) -> Note:
         found = activated(x, name, by_torch) if name else None
         return NotImplemented if found is None else found
 
-    return note
+    return record
 
 
 def _leaky_relu(negative_slope: float = 0.01) -> str:
@@ -121,7 +121,7 @@ def _without_options(name: str) -> Callable[[], str]:
 
 
 # Not gelu and softplus: their operators have options (`approximate`, `beta`), torch computes them.
-NOTED_ENDS: dict[str, Note] = {
+RECORDED_EPILOGUES: dict[str, Recorder] = {
     "aten::convolution": _convolution,
     "aten::add.Tensor": _sum,
     "aten::leaky_relu": _activation(_leaky_relu),

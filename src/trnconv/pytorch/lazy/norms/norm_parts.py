@@ -24,7 +24,7 @@ TYPES = (torch.bfloat16, torch.float16, torch.float32)
 TO_CHANNELS_LAST, _FROM_CHANNELS_LAST = (0, 2, 3, 4, 1), (0, 4, 1, 2, 3)
 
 
-def noted(
+def recorded(
     part: NormPart, asked: DeferredNorm, dtype: torch.dtype, operator: Operator
 ) -> LazyTensor:
     """The result of an operator, that was not called."""
@@ -90,7 +90,7 @@ def source_of(x: Any, axis: int, context: PatchContext) -> LazyVideo | None:
 
 
 def source_in_memory(x: Any, axis: int, context: PatchContext) -> LazyVideo | None:
-    """The same, but frames that are noted as repeated, upsampled or padded are made first."""
+    """The same, but frames that are recorded as repeated, upsampled or padded are made first."""
     video = _known_to_kernels(x, axis, context)
     if video is None or _is_of_plain_frames(video):
         return video

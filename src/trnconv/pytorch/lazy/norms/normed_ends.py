@@ -46,7 +46,7 @@ def _is_next(asked: DeferredNorm, base: object, at: int) -> bool:
 def _wins(base: PendingConv, asked: Sequence[DeferredNorm]) -> bool:
     """Whether the end is the faster place; on the meta device, whether it is one at all.
 
-    There nothing runs, and who plans what was noted compares prices.
+    There nothing runs, and who plans what was recorded compares prices.
     """
     machine, cores = place_of(base, asked[0].context.backend)
     bare = base.question(machine)

@@ -5,10 +5,10 @@
     group_norm(x)                                     one function
     group_norm(x) * scale + shift                     with videos of a lower resolution, upsampled
 
-Every operator on the way is noted, with what it means for the norm; if what follows is no part of
-one, torch does as noted. A cast in between is part of it: a kernel rounds once, at the end. Nothing
-is noted on the torch backend and in reproducible mode; group norms are not in bands of several
-ranks.
+Every operator on the way is recorded, with what it means for the norm; if what follows is no part
+of one, torch does as recorded. A cast in between is part of it: a kernel rounds once, at the end.
+Nothing is recorded on the torch backend and in reproducible mode; group norms are not in bands of
+several ranks.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from trnconv.pytorch.lazy.norms.norm_parts import (
     is_per_channel,
     is_source,
     lies_in_order,
-    noted,
     part_of,
     rank_of,
+    recorded,
     source_in_memory,
     source_of,
 )
 from trnconv.pytorch.lazy.tensors.cell import LazyCell, ViewOf
-from trnconv.pytorch.lazy.tensors.context import Note, PatchContext
+from trnconv.pytorch.lazy.tensors.context import PatchContext, Recorder
 from trnconv.pytorch.lazy.tensors.operator_call import Operator
 from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 from trnconv.pytorch.operators.norm_call import FRAME_GROUPS, GROUPS, LENGTH, MEAN_SQUARE, NormCall
@@ -63,7 +63,7 @@ def _lengths(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     if source is None:
         return NotImplemented
     asked = DeferredNorm(source, axis, NormCall(LENGTH), context)
-    return noted(NormPart.lengths, asked, x.dtype, Operator(func, args, kwargs))
+    return recorded(NormPart.lengths, asked, x.dtype, Operator(func, args, kwargs))
 
 
 def _squares(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
@@ -75,7 +75,7 @@ def _squares(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         source = source_of(x, axis, context) if lies_in_order(x, axis) else None
         if source is not None:
             asked = DeferredNorm(source, axis, NormCall(MEAN_SQUARE), context)
-            return noted(NormPart.squares, asked, x.dtype, Operator(func, args, kwargs))
+            return recorded(NormPart.squares, asked, x.dtype, Operator(func, args, kwargs))
     return NotImplemented
 
 
@@ -88,7 +88,7 @@ def _means(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     dims = args[1]
     if dims is None or [dim % args[0].dim() for dim in dims] != [squares.asked.axis]:
         return NotImplemented
-    return noted(NormPart.means, squares.asked, squares.dtype, Operator(func, args, kwargs))
+    return recorded(NormPart.means, squares.asked, squares.dtype, Operator(func, args, kwargs))
 
 
 def _at_least(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
@@ -100,20 +100,20 @@ def _at_least(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     if lengths.asked.call.eps != 0 or not 0 < args[1] <= _LARGEST_LENGTH_EPS:
         return NotImplemented
     asked = _asking(lengths.asked, eps=float(args[1]))
-    return noted(NormPart.lengths, asked, lengths.dtype, Operator(func, args, kwargs))
+    return recorded(NormPart.lengths, asked, lengths.dtype, Operator(func, args, kwargs))
 
 
-def _root(to: NormPart) -> Note:
+def _root(to: NormPart) -> Recorder:
     """sqrt or rsqrt of the mean of squares."""
 
-    def note(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+    def record(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         del context
         means = part_of(args[0], NormPart.means)
         if means is None or means.asked.call.eps <= 0:
             return NotImplemented
-        return noted(to, means.asked, means.dtype, Operator(func, args, kwargs))
+        return recorded(to, means.asked, means.dtype, Operator(func, args, kwargs))
 
-    return note
+    return record
 
 
 def _quotient(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
@@ -147,7 +147,7 @@ def _whole_of(x: Any, part: FoundPart, operator: Operator) -> Any:
     if not is_source(x, asked):
         return NotImplemented
     dtype = torch.promote_types(x.dtype, part.dtype)
-    return noted(NormPart.whole, asked, dtype, operator)
+    return recorded(NormPart.whole, asked, dtype, operator)
 
 
 def _scaled(whole: FoundPart, other: Any, operator: Operator) -> Any:
@@ -158,15 +158,15 @@ def _scaled(whole: FoundPart, other: Any, operator: Operator) -> Any:
         low = None if asked.scale is not None else _low(other, asked)
         if low is None:
             return NotImplemented
-        return noted(NormPart.scaled, replace(asked, scale=low), whole.dtype, operator)
+        return recorded(NormPart.scaled, replace(asked, scale=low), whole.dtype, operator)
     number = _is_number(other)
     if asked.beta is not None or not (number or _is_gamma(other, asked)):
         return NotImplemented
     if number:
         scaled = _asking(asked, factor=asked.call.factor * float(other))
-        return noted(NormPart.whole, scaled, whole.dtype, operator)
+        return recorded(NormPart.whole, scaled, whole.dtype, operator)
     dtype = torch.promote_types(whole.dtype, other.dtype)
-    return noted(NormPart.whole, replace(asked, gamma=alias_of(other)), dtype, operator)
+    return recorded(NormPart.whole, replace(asked, gamma=alias_of(other)), dtype, operator)
 
 
 def _is_gamma(value: Any, asked: DeferredNorm) -> bool:
@@ -199,7 +199,7 @@ def _sum(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         return _shifted(whole, other, operator)
     if means is None or not _is_number(other) or means.asked.call.eps != 0:
         return NotImplemented
-    return noted(NormPart.means, _asking(means.asked, eps=float(other)), means.dtype, operator)
+    return recorded(NormPart.means, _asking(means.asked, eps=float(other)), means.dtype, operator)
 
 
 def _modulated(scaled: FoundPart, added: Any, operator: Operator) -> Any:
@@ -210,7 +210,7 @@ def _modulated(scaled: FoundPart, added: Any, operator: Operator) -> Any:
         return NotImplemented
     if (low.factor, low.frame_map) != (asked.scale.factor, asked.scale.frame_map):
         return NotImplemented
-    return noted(NormPart.whole, replace(asked, shift=low), scaled.dtype, operator)
+    return recorded(NormPart.whole, replace(asked, shift=low), scaled.dtype, operator)
 
 
 def _shifted(whole: FoundPart, other: Any, operator: Operator) -> Any:
@@ -218,11 +218,11 @@ def _shifted(whole: FoundPart, other: Any, operator: Operator) -> Any:
     if asked.call.activation != IDENTITY or asked.by_groups:
         return NotImplemented
     if _is_number(other) and other == 0:
-        return noted(NormPart.whole, asked, whole.dtype, operator)
+        return recorded(NormPart.whole, asked, whole.dtype, operator)
     if asked.beta is not None or not is_per_channel(other, asked, rank_of(asked)):
         return NotImplemented
     dtype = torch.promote_types(whole.dtype, other.dtype)
-    return noted(NormPart.whole, replace(asked, beta=alias_of(other)), dtype, operator)
+    return recorded(NormPart.whole, replace(asked, beta=alias_of(other)), dtype, operator)
 
 
 def _cast(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
@@ -232,7 +232,7 @@ def _cast(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         return NotImplemented
     whole = part_of(x, NormPart.whole)
     if whole is not None and dtype in TYPES:
-        return noted(NormPart.whole, whole.asked, dtype, Operator(func, args, kwargs))
+        return recorded(NormPart.whole, whole.asked, dtype, Operator(func, args, kwargs))
     if x.dim() != 5 or not lies_in_order(x, LAST) or source_of(x, LAST, context) is None:
         return NotImplemented
     video = frames_along(x, LAST)
@@ -269,7 +269,7 @@ def group_normed(
     gamma, beta = (None if given is None else alias_of(given) for given in (weight, bias))
     asked = DeferredNorm(source, CHANNELS, NormCall(kind, eps, groups), context, gamma, beta)
     operator = Operator(torch.group_norm, (x, groups, weight, bias, eps), {})
-    return noted(NormPart.whole, asked, x.dtype, operator)
+    return recorded(NormPart.whole, asked, x.dtype, operator)
 
 
 def _asking(asked: DeferredNorm, **changes: Any) -> DeferredNorm:
@@ -280,7 +280,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-NOTED_NORMS: dict[str, Note] = {
+RECORDED_NORMS: dict[str, Recorder] = {
     "aten::linalg_vector_norm": _lengths,
     "aten::pow.Tensor_Scalar": _squares,
     "aten::mean.dim": _means,

@@ -1,4 +1,4 @@
-"""What autograd records of a patched model, and runs: nothing of that is noted.
+"""What autograd records of a patched model, and runs: nothing of that is recorded.
 
 A model whose parameters and inputs want no gradient may meet a tensor that does: in a closure, an
 attribute, a namespace among its arguments. Gradients stay on as its caller has them, so autograd
@@ -18,7 +18,7 @@ from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 Tensor = torch.Tensor
 
 
-def is_recorded(given: Any) -> bool:
+def autograd_records(given: Any) -> bool:
     """Whether autograd records an operator with these arguments."""
     if not torch.is_grad_enabled():
         return False

@@ -1,7 +1,7 @@
-"""LazyCell: memory that torch would have given a tensor, noted as a video or made; views of it.
+"""LazyCell: memory that torch would have given a tensor, recorded as a video or made; views of it.
 
-`meta`, a tensor on the meta device, says how the memory would be laid out: views act on it, so which
-elements a view shows is torch's own answer, whatever the names of the functions that made it.
+`meta`, a tensor on the meta device, says how the memory would be laid out: views act on it, so
+which elements a view shows is torch's own answer, whatever the names of the functions that made it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Tensor = torch.Tensor
 
 
 class LazyCell:
-    """A note of how memory is made (`video`), or the tensor once it was made (`real`)."""
+    """A record of how memory is made (`video`), or the tensor once it was made (`real`)."""
 
     def __init__(
         self, meta: Tensor, video: LazyVideo | None, context: PatchContext, *, owns: bool = False
@@ -171,7 +171,7 @@ class ViewOf:
         return ViewOf(cell, meta)
 
     def video(self) -> LazyVideo | None:
-        """The frames it shows; None if it shows no frames, or is not a note any more."""
+        """The frames it shows; None if it shows no frames, or is not a record any more."""
         if self.cell.video is None:
             return LazyVideo.of(self.solid())
         if self._looked_at is not self.cell.video:

@@ -1,4 +1,4 @@
-"""The surroundings of lazy tensors: who notes, and what may be rewritten."""
+"""The context of lazy tensors: the patched model at work, and what may be rewritten."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class PatchContext:
     refused: frozenset[str] = frozenset()  # modules whose own calls of torch's functions stay
     kept: frozenset[str] = frozenset()  # convolutions that stay torch's
     within: Callable[[], AbstractContextManager[Any]] = nullcontext  # of every session
-    lazy: bool = True  # False: convolutions run at once, and nothing is noted
+    lazy: bool = True  # False: convolutions run at once, and nothing is recorded
     spread: BandPort | None = None  # over several ranks
 
     def policy_for(self, module: str) -> Policy:
@@ -96,5 +96,5 @@ class PatchContext:
         return self.ranges.policy(module, self.policy) if module in self.ranges else ALWAYS_DIRECT
 
 
-# An operator and its arguments, noted: what torch would return, or NotImplemented.
-Note = Callable[[PatchContext, Any, Any, Any], Any]
+# Records an operator and its arguments: returns what torch would, lazily, or NotImplemented.
+Recorder = Callable[[PatchContext, Any, Any, Any], Any]

@@ -2,7 +2,7 @@
 
 Frames that a convolution of images made lie as a video does, and cost nothing as frames. To the
 model they are images one after the other. An operator that reads elements wherever they lie gets
-them so (`Traits.any_order`), and its result is noted as those images; every other gets them in
+them so (`Traits.any_order`), and its result is recorded as those images; every other gets them in
 order, by a copy.
 """
 
@@ -85,22 +85,22 @@ def as_torch_lays(result: Any, func: Any, args: Any, kwargs: Any, context: Patch
     return LazyTensor(ViewOf(LazyCell(meta, video, context), meta), result.device)
 
 
-def noted_as_torch_lays(noted: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """A note with the strides that torch gives, where operands do not lie in order themselves."""
+def recorded_as_torch_lays(recorded: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """A record with the strides that torch gives, where operands do not lie in order themselves."""
     operands = list(tensors_in((args, kwargs)))
-    if not isinstance(noted, LazyTensor) or all(map(Tensor.is_contiguous, operands)):
-        return noted
-    if any(noted is operand for operand in operands):  # it was written to
-        return noted
-    return laid_as(noted, on_meta(func, args, kwargs))
+    if not isinstance(recorded, LazyTensor) or all(map(Tensor.is_contiguous, operands)):
+        return recorded
+    if any(recorded is operand for operand in operands):  # it was written to
+        return recorded
+    return laid_as(recorded, on_meta(func, args, kwargs))
 
 
-def laid_as(noted: LazyTensor, meta: Tensor) -> LazyTensor | Tensor:
-    """A note that nobody has seen yet, with the strides of a meta tensor."""
-    view_of = noted.view_of
+def laid_as(recorded: LazyTensor, meta: Tensor) -> LazyTensor | Tensor:
+    """A record that nobody has seen yet, with the strides of a meta tensor."""
+    view_of = recorded.view_of
     if laid_out_as(view_of.meta, meta):
-        return noted
+        return recorded
     if view_of.meta is view_of.cell.meta and not view_of.cell.is_viewed:
-        noted.lies_as(meta)
-        return noted
-    return view_of.cell.restrided(noted.value(), meta)
+        recorded.lies_as(meta)
+        return recorded
+    return view_of.cell.restrided(recorded.value(), meta)

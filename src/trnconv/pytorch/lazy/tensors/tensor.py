@@ -1,4 +1,4 @@
-"""LazyTensor: a torch.Tensor whose memory is noted, and made when somebody looks at it.
+"""LazyTensor: a torch.Tensor whose memory is recorded, and made when somebody looks at it.
 
 It is a wrapper subclass: torch sends every operator with one among its arguments to
 `__torch_dispatch__` (`mode.py`). What torch does not send there looks at the tensor here.
@@ -47,7 +47,7 @@ def define_dispatch(dispatch: Callable[[Any, Any, Any], Any]) -> None:
 
 
 class LazyTensor(torch.Tensor):
-    """A tensor whose making is noted."""
+    """A tensor whose making is recorded."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment] # noqa: SLF001
     view_of: ViewOf

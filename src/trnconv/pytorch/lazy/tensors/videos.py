@@ -14,15 +14,15 @@ _TO_VIDEO = {AxisOrder.video: (0, 1, 2, 3, 4), AxisOrder.frames_first: (0, 2, 1,
 
 
 def video_of(x: torch.Tensor) -> LazyVideo | None:
-    """As they are noted, or as they lie; None if a tensor has none."""
+    """As they are recorded, or as they lie; None if a tensor has none."""
     return x.video() if isinstance(x, LazyTensor) else LazyVideo.of(x)
 
 
 def lines_of(x: torch.Tensor) -> LazyVideo | None:
     """The lines of samples of any tensor, for a one-dimensional convolution."""
-    noted = x.video() if isinstance(x, LazyTensor) else None
-    if noted is not None and noted.layout is AxisOrder.lines:
-        return noted
+    recorded = x.video() if isinstance(x, LazyTensor) else None
+    if recorded is not None and recorded.layout is AxisOrder.lines:
+        return recorded
     return LazyVideo.of_lines(x.elements() if isinstance(x, LazyTensor) else x)
 
 

@@ -1,4 +1,4 @@
-"""Tensors changed in place: noted movement shows the values, and shares the memory, torch would."""
+"""Tensors changed in place: recorded movement has the values, and shares the memory, of torch."""
 
 import copy
 import pickle
@@ -241,7 +241,7 @@ LOOKS = {
 
 
 class GivenMemoryOfAnother(nn.Module):
-    """A plain tensor whose memory becomes that of a tensor that is noted."""
+    """A plain tensor whose memory becomes that of a tensor that is recorded."""
 
     def __init__(self, look):
         super().__init__()

@@ -94,11 +94,11 @@ def runs(monkeypatch):
     seen = []
     own = deferred_conv.PendingConv.run_normed
 
-    def noted(self, norming, *, keeps, first):
+    def recorded(self, norming, *, keeps, first):
         seen.append((keeps, first))
         return own(self, norming, keeps=keeps, first=first)
 
-    monkeypatch.setattr(deferred_conv.PendingConv, "run_normed", noted)
+    monkeypatch.setattr(deferred_conv.PendingConv, "run_normed", recorded)
     return seen
 
 

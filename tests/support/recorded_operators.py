@@ -1,4 +1,4 @@
-"""Every overload of every operator that a patched model notes, with arguments.
+"""Every overload of every operator that a patched model records, with arguments.
 
 A sample is written for each overload that computes something new (`add.Tensor`); those that write
 into `out` or in place get the arguments of the one they belong to, which their schema names.
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from trnconv.pytorch.lazy.movements import NOTED
+from trnconv.pytorch.lazy.movements import RECORDED
 
 VIDEO, IMAGES = (1, 4, 3, 4, 5), (3, 4, 4, 5)
 
@@ -110,8 +110,8 @@ UNWRITTEN = ("empty", "new_empty", "empty_like")  # their values are anybody's
 
 
 def operators():
-    """Names of the operators that have a note, without their overloads: cat, copy_, ..."""
-    names = (key.removeprefix("aten::").split(".")[0] for key in NOTED)
+    """Names of the operators that have a record, without their overloads: cat, copy_, ..."""
+    names = (key.removeprefix("aten::").split(".")[0] for key in RECORDED)
     return list(dict.fromkeys(name.removesuffix("_") for name in names))
 
 

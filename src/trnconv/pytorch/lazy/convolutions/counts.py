@@ -13,7 +13,7 @@ from trnconv.pytorch.lazy.convolutions.filters import Filters
 Tensor = torch.Tensor
 
 
-def note_forward(
+def count_forward(
     stats: PatchStats, module: str, x: Tensor, filters: Filters, policy: Policy = ALWAYS_DIRECT
 ) -> None:
     """A convolution of x with its own padding. Of no elements, it is no work."""
@@ -33,7 +33,7 @@ def note_forward(
     stats.works[PolicedConv(module, shape, _type_name(x), policy=policy)] += 1
 
 
-def note_transposed(
+def count_transposed(
     stats: PatchStats,
     module: str,
     x: Tensor,
