@@ -24,7 +24,7 @@ LONG = 90  # lines of a module that needs a test of its own, or an entry below
 # or with their packages. A suite that is named after none has to be here.
 SPANS = {
     "trnconv/forms/minimal/test_norm_steps.py": "norm_run trnconv.ask.ends",
-    "trnconv/pytorch/lazy/norms/test_normed_ends.py": """pending_norm
+    "trnconv/pytorch/lazy/norms/test_epilogues.py": """pending_norm
         trnconv.pytorch.lazy.base.deferred_result
         trnconv.pytorch.operators.normed_convolution""",
     "trnconv/pytorch/lazy/attention/test_scaled_dot_product.py": "deferred_mask index_values masks",
@@ -141,11 +141,11 @@ SPANS = {
     "trnconv/planner/test_tuned_plans.py": "tuned_file trnconv.runtime.tuning",
     "trnconv/pytorch/lazy/test_movements.py": """base.traits convolutions.deferred_conv
         convolutions.operands frames.places frames.stored_frames frames.video fusion.convolution
-        fusion.endings mode tensors.tensor""",
+        fusion.epilogues mode tensors.tensor""",
     "trnconv/pytorch/lazy/fusion/test_epilogue_choice_composed.py": """
         trnconv.pytorch.lazy.convolutions.modelled_time""",
     "trnconv/pytorch/lazy/norms/test_recognition.py": """deferred_norm norm_parts proven_range
-        starts""",
+        prologues""",
     "trnconv/pytorch/lazy/base/test_pending_reads.py": "memory trnconv.pytorch.lazy.tensors.cell",
     "trnconv/pytorch/patching/test_patch.py": """methods report trnconv.pytorch.lazy.tensors.context
         trnconv.pytorch.lazy.exits trnconv.pytorch.lazy.base.stats""",

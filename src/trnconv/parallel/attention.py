@@ -11,7 +11,7 @@ from trnconv.parallel.banded_model import Attended, BandedModel
 from trnconv.parallel.bands import Bands
 from trnconv.parallel.differentiable import gathered
 from trnconv.parallel.grid import BandGrid
-from trnconv.pytorch.lazy.fusion.endings import value_of
+from trnconv.pytorch.lazy.fusion.epilogues import value_of
 
 Tensor = torch.Tensor
 

@@ -18,7 +18,7 @@ from trnconv.pytorch.lazy import LazyTensor
 from trnconv.pytorch.lazy.base.bypass import is_passing
 from trnconv.pytorch.lazy.frames.video import AxisOrder, LazyVideo
 from trnconv.pytorch.lazy.fusion.convolution import frames_of
-from trnconv.pytorch.lazy.fusion.endings import value_of
+from trnconv.pytorch.lazy.fusion.epilogues import value_of
 from trnconv.pytorch.lazy.tensors.context import PatchContext
 from trnconv.pytorch.lazy.tensors.videos import video_of
 from trnconv.pytorch.patching.methods import (

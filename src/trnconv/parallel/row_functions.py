@@ -15,7 +15,7 @@ from trnconv.errors import UnsupportedError
 from trnconv.parallel.attention import attention
 from trnconv.parallel.banded_model import BandedModel
 from trnconv.parallel.group_norm import group_norm
-from trnconv.pytorch.lazy.fusion.endings import value_of
+from trnconv.pytorch.lazy.fusion.epilogues import value_of
 
 _MIX_ALL = """scaled_dot_product_attention bmm baddbmm matmul __matmul__ einsum softmax
 multi_head_attention_forward""".split()

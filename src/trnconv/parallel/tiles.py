@@ -25,7 +25,7 @@ from trnconv.parallel.links import Links
 from trnconv.parallel.mesh import cut_by
 from trnconv.parallel.traffic import Traffic
 from trnconv.pytorch.lazy.base.bypass import passing
-from trnconv.pytorch.lazy.fusion.endings import value_of
+from trnconv.pytorch.lazy.fusion.epilogues import value_of
 
 Tensor = torch.Tensor
 _HALVES = {"tiled_decode": "decoder", "tiled_encode": "encoder"}

@@ -3,7 +3,7 @@
 The first that fits decides what becomes of an operator:
 
 1. `movements.RECORDED` has a recorder of this overload: of data movement, of a convolution, or of
-   what ends one. Nothing is computed. A recorder that cannot take this call over returns
+   an epilogue. Nothing is computed. A recorder that cannot take this call over returns
    NotImplemented, and the next is asked. Operators that autograd records, or runs, are left to it.
 2. It is made of other operators: each of those comes here in its turn.
 3. It writes: whoever still has to read what it changes does so first.

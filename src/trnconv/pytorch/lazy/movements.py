@@ -1,8 +1,8 @@
 """Operators of ATen that move data, recorded as videos. NotImplemented: this time torch does it.
 
 `RECORDED` is the table that the mode looks operators up in, by name: those of this file, of
-`frame_buffers.py`, `fusion/endings.py`, `norms/recognition.py` and `attention/masks.py`. A recorder
-gets the context, the operator and its arguments, and returns what torch would, as a lazy tensor.
+`frame_buffers.py`, `fusion/epilogues.py`, `norms/recognition.py` and `attention/masks.py`. A
+recorder gets the context, the operator and its arguments, and returns what torch would, lazily.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trnconv.pytorch.lazy.frames.materialize import stored
 from trnconv.pytorch.lazy.frames.video import AxisOrder, FrameRun, LazyVideo, spliced
 from trnconv.pytorch.lazy.fusion.channel_cells import moved_into_cells, with_repeated_channels
 from trnconv.pytorch.lazy.fusion.convolution import run_of
-from trnconv.pytorch.lazy.fusion.endings import RECORDED_EPILOGUES
+from trnconv.pytorch.lazy.fusion.epilogues import RECORDED_EPILOGUES
 from trnconv.pytorch.lazy.fusion.joined_convolutions import joined
 from trnconv.pytorch.lazy.norms.pending_norm import PendingNorm
 from trnconv.pytorch.lazy.norms.recognition import RECORDED_NORMS
@@ -176,7 +176,7 @@ def _clone(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         return NotImplemented
     for run in video.runs:
         if isinstance(run.base, PendingConv):
-            run.base.result()  # wanted twice: with an end of its own it would run twice
+            run.base.result()  # wanted twice: with an epilogue of its own it would run twice
     if video.keeps_others and wanted is not torch.contiguous_format:
         few = _of_copied_frames(video, context)
         if few is None:

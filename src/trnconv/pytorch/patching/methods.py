@@ -21,7 +21,7 @@ from trnconv.pytorch.lazy.convolutions.counts import count_transposed
 from trnconv.pytorch.lazy.convolutions.filters import Filters
 from trnconv.pytorch.lazy.exits import convolved_now, made_plain
 from trnconv.pytorch.lazy.fusion.convolution import convolved, unsupported_type
-from trnconv.pytorch.lazy.fusion.endings import eager, value_of
+from trnconv.pytorch.lazy.fusion.epilogues import eager, value_of
 from trnconv.pytorch.lazy.session import (
     GRADIENTS,
     foreign_kind,

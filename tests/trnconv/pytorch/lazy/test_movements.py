@@ -250,7 +250,7 @@ def test_a_residual_and_an_activation_are_the_end_of_the_larger_convolution():
     ends = {work.module: work.end for work in assert_the_same(model, clip()).stats.works}
     assert (ends["large"].activation, ends["large"].residual) == ("relu", "before")
     assert (ends["small"].activation, ends["small"].residual) == ("identity", "none")
-    plain = assert_the_same(model, clip(), rewrites=Rewrites(fuse_ends=False)).stats.works
+    plain = assert_the_same(model, clip(), rewrites=Rewrites(fuse_epilogues=False)).stats.works
     assert {work.end.activation for work in plain} == {"identity"}
 
 

@@ -1,4 +1,4 @@
-"""A convolution that was asked for and has not run: what follows may still go into its end."""
+"""A convolution that was asked for and has not run: what follows may still become its epilogue."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Later(Protocol):
         outputs: tuple[Tensor, ...],
         outputs_of: Callable[[Tensor], tuple[Tensor, ...]],
     ) -> None:
-        """Put outputs that read rows of other ranks into place; `outputs_of` ends their sums."""
+        """Put outputs that read rows of other ranks into place; `outputs_of` is the epilogue."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class DeferredConv:
     backend: str = "auto"
     residual: Tensor | None = None
     instead_of: ConvShape | None = None
-    factors: Tensor | None = None  # of the input's start
+    scale_shift: Tensor | None = None  # of the norm in its prologue
     later: Later | None = None  # some outputs read rows of other ranks, on their way
 
     @property
@@ -74,7 +74,7 @@ class DeferredConv:
     @property
     def operands(self) -> tuple[Tensor, ...]:
         """All tensors it reads."""
-        optional = (self.bias, self.residual, self.factors)
+        optional = (self.bias, self.residual, self.scale_shift)
         others = [operand for operand in optional if operand is not None]
         return (*self.pieces, self.w, *others)
 
@@ -83,18 +83,18 @@ class DeferredConv:
         self._count(self.spec)
         pieces, residual = self._in_order()
         y = fused_convolution(
-            pieces, self.w, self.bias, self.spec, residual, self.backend, self.factors
+            pieces, self.w, self.bias, self.spec, residual, self.backend, self.scale_shift
         )
         if self.later is not None:
             self.later.complete(self, (y,), lambda made: (made,))
         return y
 
     def run_normed(self, norming: OutputNorming, norm: NormEnd) -> tuple[Tensor, ...]:
-        """The same with a norm at its end: y, if that is kept, and the norm's tensors."""
+        """The same with a norm as its epilogue: y, if that is kept, and the norm's tensors."""
         spec = replace(self.spec, norm=norm_text(norm))
         self._count(spec)
         pieces, residual = self._in_order()
-        operands = (pieces, self.w, self.bias, residual, self.factors)
+        operands = (pieces, self.w, self.bias, residual, self.scale_shift)
         outputs = normed_convolution(operands, spec, norming, self.backend)
         if self.later is not None:
             self.later.complete(
@@ -151,7 +151,7 @@ def are_one(one: Tensor, other: Tensor) -> bool:
 
 @dataclass
 class _Family:
-    """The same convolution with different ends."""
+    """The same convolution with different epilogues."""
 
     has_run: bool = False
 
@@ -170,7 +170,7 @@ class PendingConv(Pending):
         super().__init__(sizes, asked.pieces[0].dtype, asked.pieces[0].device)
 
     def operand_storages(self) -> frozenset[int]:
-        """Of inputs, weights, bias and residual, and of the bare result, if torch ends that."""
+        """Of all operands; and of the bare result, if the epilogue is torch's."""
         if self._part_of is not None:
             return self._part_of[0].lies_in()
         operands = () if self._asked is None else self._asked.operands
@@ -179,7 +179,7 @@ class PendingConv(Pending):
         return frozenset(storage_of(tensor) for tensor in (*operands, *made))
 
     def run(self) -> Tensor:
-        """One with another end took this one's place, unless both are run."""
+        """One with another epilogue took this one's place, unless both are run."""
         if self._part_of is not None:
             whole, first = self._part_of
             return whole.result()[:, :, first : first + self.shape[2]]
@@ -218,11 +218,11 @@ class PendingConv(Pending):
         return self._part_of is not None and self._part_of[0] is base
 
     def unless_read(self, bare: Made, by_torch: ByTorch) -> None:
-        """Leave the end to torch if what holds the result without it is alive when this runs."""
+        """Leave the epilogue to torch if the holder of the result without it is alive then."""
         self._bare = weakref.ref(bare), by_torch
 
     def _of_bare(self) -> Tensor | None:
-        """The result, by torch, of the one without its end; None if nobody can read that."""
+        """The result, by torch, of the one without its epilogue; None if nobody can read that."""
         if self._bare is None:
             return None
         holder, by_torch = self._bare
@@ -240,7 +240,7 @@ class PendingConv(Pending):
         return asked.work(asked.spec).question(machine, policy=policy)
 
     def run_normed(self, norming: OutputNorming, *, keeps: bool, first: int) -> tuple[Tensor, ...]:
-        """With a norm at its end: the norm's tensors; its own result is there if it is kept.
+        """With a norm as its epilogue: the norm's tensors; its own result is there if it is kept.
 
         If it is not, and somebody asks for it all the same, it runs once more.
         """

@@ -27,10 +27,10 @@ def priced(question: Question, cores: int) -> float:
 
 
 @lru_cache(_COMPARED)
-def is_ended_faster(question: Question, bare: Question, cores: int, tensors: int) -> bool:
-    """Whether a convolution with its end is modelled to be no slower than both apart.
+def is_epilogue_faster(question: Question, bare: Question, cores: int, tensors: int) -> bool:
+    """Whether a convolution with its epilogue is modelled to be no slower than both apart.
 
-    Apart, what ends it is an operator on elements that reads and writes so many tensors.
+    Apart, the epilogue is an operator on elements that reads and writes so many tensors.
     """
     apart = priced(bare, cores) + _elementwise_ns(bare, cores, tensors)
     return priced(question, cores) <= apart

@@ -68,7 +68,7 @@ def with_repeated_channels(
     context: PatchContext, video: LazyVideo, count: int, seen: torch.Size
 ) -> LazyTensor | None:
     """Channels, each so often in a row; `seen` is the shape the model sees. None: torch does it."""
-    wanted = context.rewrites.fuse_ends and context.rewrites.coarse_residuals
+    wanted = context.rewrites.fuse_epilogues and context.rewrites.coarse_residuals
     is_of_use = wanted and context.spread is None
     if not is_of_use or not video.as_it_lies or video.layout is not AxisOrder.video:
         return None

@@ -37,8 +37,8 @@ from trnconv.pytorch.lazy.frames.stored_frames import StoredFrames
 from trnconv.pytorch.lazy.frames.video import AxisOrder, FrameRun, LazyVideo
 from trnconv.pytorch.lazy.fusion.channel_cells import cells_of
 from trnconv.pytorch.lazy.fusion.epilogue_choice import adds_lines, takes_composed
+from trnconv.pytorch.lazy.norms.prologues import scaled_input
 from trnconv.pytorch.lazy.norms.proven_range import with_proven_range
-from trnconv.pytorch.lazy.norms.starts import scaled_input
 from trnconv.pytorch.lazy.tensors.as_images import put_in_order
 from trnconv.pytorch.lazy.tensors.cell import LazyCell, ViewOf, as_memory, require_movable
 from trnconv.pytorch.lazy.tensors.context import PatchContext
@@ -150,7 +150,7 @@ def _asked(
         stats=context.stats,
         counted=(*counted(operands.pieces), *(Counted.of(weight) for weight in weights)),
         backend=context.backend,
-        factors=None if scaled is None else scaled.factors,
+        scale_shift=None if scaled is None else scaled.scale_shift,
         later=operands.later,
     )
     return with_fold(asked)
@@ -205,7 +205,7 @@ def counted(runs: Sequence[FrameRun]) -> tuple[Counted, ...]:
 
 
 def spec_of(operands: ConvOperands, window: Window3d, context: PatchContext) -> ConvSpec:
-    """What a kernel does to the operands, without its policy and its end."""
+    """What a kernel does to the operands, without its policy and its epilogue."""
     pads = operands.pads
     return ConvSpec(
         stride=window.stride,
@@ -249,7 +249,7 @@ def problem_of(
 
 
 def plus(left: Any, right: Any) -> LazyTensor | None:
-    """A sum, as the end of the larger convolution among the two."""
+    """A sum, as the epilogue of the larger convolution among the two."""
     terms = [(term, other) for term, other in ((left, right), (right, left)) if _open(term)]
     terms.sort(key=lambda pair: -_macs(pair[0]))
     for term, other in terms:
@@ -281,7 +281,7 @@ def _plus_cells(seen: LazyVideo, other: Any, backend: str) -> Pending | None:
 
 
 def activated(x: Any, activation: str, by_torch: ByTorch) -> LazyTensor | None:
-    """An activation, as the end of a convolution.
+    """An activation, as the epilogue of a convolution.
 
     Blocks of lines add what they activate: where a convolution's own result may still be read when
     the activated one is needed, it runs without, once, and the activation is `by_torch`.

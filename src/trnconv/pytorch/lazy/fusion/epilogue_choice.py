@@ -1,4 +1,4 @@
-"""Whether a convolution is better off with an activation or a sum at its end, or without.
+"""Whether an activation or a sum is faster as the epilogue of a convolution, or after it.
 
 An activation of several instructions costs more than one. Of short lines, thousands of which are a
 batch, a kernel loads every residual by itself.
@@ -12,7 +12,7 @@ from typing import Any
 from trnconv.ask.ends import ELU, NO_RESIDUAL
 from trnconv.pytorch.backends.kernel_place import runs_kernels
 from trnconv.pytorch.lazy.convolutions.deferred_conv import PendingConv
-from trnconv.pytorch.lazy.convolutions.modelled_time import is_ended_faster
+from trnconv.pytorch.lazy.convolutions.modelled_time import is_epilogue_faster
 from trnconv.pytorch.lazy.tensors.context import PatchContext
 from trnconv.pytorch.operators.norms import place_of
 
@@ -37,14 +37,14 @@ def takes_composed(base: Any, activation: str, context: PatchContext, *, lines: 
     if bare is None:
         return False
     activated = replace(bare, end=replace(bare.end, activation=activation))
-    return is_ended_faster(activated, bare, cores, tensors=2)
+    return is_epilogue_faster(activated, bare, cores, tensors=2)
 
 
 def adds_lines(fused: Any, context: PatchContext) -> bool:
     """Whether a convolution of lines that was given a residual keeps it.
 
-    A sum at its end is rounded once: where chunks are to have the bits of the whole, or bands of
-    several ranks are computed alike, it is there whatever their sizes.
+    A sum in its epilogue is rounded once: where chunks are to have the bits of the whole, or bands
+    of several ranks are computed alike, it is there whatever their sizes.
     """
     if not isinstance(fused, PendingConv) or not runs_kernels(fused, context.backend):
         return True
@@ -55,4 +55,4 @@ def adds_lines(fused: Any, context: PatchContext) -> bool:
     if added is None:
         return True
     bare = replace(added, end=replace(added.end, residual=NO_RESIDUAL))
-    return is_ended_faster(added, bare, cores, tensors=3)
+    return is_epilogue_faster(added, bare, cores, tensors=3)

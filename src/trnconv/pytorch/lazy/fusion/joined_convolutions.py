@@ -85,7 +85,7 @@ def _is_one_layer(first: DeferredConv, second: DeferredConv) -> bool:
 
 def _is_bare(asked: DeferredConv) -> bool:
     """Whether nothing else went into it."""
-    return asked.residual is None and asked.factors is None and asked.later is None
+    return asked.residual is None and asked.scale_shift is None and asked.later is None
 
 
 def _spec_of_both(first: ConvSpec, second: ConvSpec) -> ConvSpec | None:

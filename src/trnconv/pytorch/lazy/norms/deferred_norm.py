@@ -113,8 +113,8 @@ class DeferredNorm:
             return None
         x, _ = self._in_memory()
         low = (scale.tensor(self.context), shift.tensor(self.context))
-        factors = group_factors(x, self.gamma, self.beta, asked, backend)
-        return modulated(x, low, factors, call, backend)
+        scale_shift = group_factors(x, self.gamma, self.beta, asked, backend)
+        return modulated(x, low, scale_shift, call, backend)
 
     def _in_memory(self) -> tuple[Tensor, NormCall]:
         """x in order. Some frames of a tensor are read where they lie, by a norm over channels."""

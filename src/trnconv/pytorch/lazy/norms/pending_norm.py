@@ -15,7 +15,7 @@ from trnconv.pytorch.backends.choice import on_neuron
 from trnconv.pytorch.lazy.base.deferred_result import Pending
 from trnconv.pytorch.lazy.base.memory import Counted
 from trnconv.pytorch.lazy.norms.deferred_norm import DeferredNorm, NormPart
-from trnconv.pytorch.lazy.norms.normed_ends import conv_to_norm, normed_by
+from trnconv.pytorch.lazy.norms.epilogues import conv_to_norm, normed_by
 from trnconv.pytorch.lazy.norms.proven_range import largest_of
 
 Tensor = torch.Tensor
@@ -69,7 +69,7 @@ class PendingNorm(Pending):
         return y
 
     def _by_convolution(self) -> Tensor | None:
-        """At the end of the convolution that it norms, with its other parts; None if it is not.
+        """As the epilogue of the convolution that it norms, with its other parts; None if not.
 
         Who else reads that convolution is known once the model's own operators have gone.
         """

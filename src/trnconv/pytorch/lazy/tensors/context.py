@@ -22,10 +22,10 @@ class Rewrites:
     splice: bool = True  # padding, cache and copies of frames are read where they lie
     fold_upsample: bool = True  # nearest upsampling becomes phases of the convolution
     before_upsample: bool = True  # pointwise convolutions run before upsampling
-    fuse_ends: bool = True  # residual and activation happen on the way out of PSUM
+    fuse_epilogues: bool = True  # residual and activation happen on the way out of PSUM
     fuse_norms: bool = True  # a norm and the activation behind it are one kernel
     fuse_attention: bool = True  # attention is one kernel, and skips what a mask hides
-    norm_ends: bool = True  # a norm over channels is done by the convolution before it, if faster
+    norm_epilogues: bool = True  # a norm over channels is an epilogue, where that is faster
     coarse_residuals: bool = True  # a shortcut past an upsampling is read at its own resolution
 
 
@@ -34,10 +34,10 @@ NO_REWRITES = Rewrites(
     splice=False,
     fold_upsample=False,
     before_upsample=False,
-    fuse_ends=False,
+    fuse_epilogues=False,
     fuse_norms=False,
     fuse_attention=False,
-    norm_ends=False,
+    norm_epilogues=False,
     coarse_residuals=False,
 )
 

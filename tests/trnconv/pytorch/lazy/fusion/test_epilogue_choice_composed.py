@@ -11,7 +11,7 @@ from torch.nn.utils.parametrizations import weight_norm
 from integer_networks import integers, with_integers
 from nkisim.machine import find_machine
 from trnconv.pytorch import Rewrites, patch_, patched, unpatch_
-from trnconv.pytorch.lazy.fusion import endings, epilogue_choice
+from trnconv.pytorch.lazy.fusion import epilogue_choice, epilogues
 
 pytestmark = pytest.mark.torch
 
@@ -126,7 +126,7 @@ def test_what_is_activated_and_added_is_computed_once():
         "wide": ("leaky_relu:0.5", "none"),
         "close": ("identity", "before"),
     }
-    unfused = run(Block(), line(), rewrites=Rewrites(fuse_ends=False))
+    unfused = run(Block(), line(), rewrites=Rewrites(fuse_epilogues=False))
     assert set(unfused.values()) == {("identity", "none")}
 
 
@@ -209,7 +209,7 @@ def test_a_result_that_changes_after_it_was_activated(change, looks):
 
 
 def test_another_slope_is_noticed(monkeypatch):
-    monkeypatch.setattr(endings, "leaky_relu", lambda slope: f"leaky_relu:{slope / 2}")
+    monkeypatch.setattr(epilogues, "leaky_relu", lambda slope: f"leaky_relu:{slope / 2}")
     with pytest.raises(AssertionError):
         run(Two(nn.LeakyReLU(HALF)), line())
 

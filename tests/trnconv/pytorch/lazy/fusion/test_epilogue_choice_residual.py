@@ -41,7 +41,7 @@ def test_thousands_of_short_lines_are_added_to_afterwards(lines, samples, residu
     ("options", "residual"), [({}, "none"), ({"reproducible": True}, "before")]
 )
 def test_the_bits_of_chunks_do_not_depend_on_their_sizes(options, residual, monkeypatch):
-    monkeypatch.setattr(epilogue_choice, "is_ended_faster", lambda *_, **__: False)
+    monkeypatch.setattr(epilogue_choice, "is_epilogue_faster", lambda *_, **__: False)
     model, x = with_integers(Sum(4)), integers(3, 4, 10)
     with torch.no_grad(), patched(model, backend="nkisim", **options) as report:
         y = model(x)

@@ -24,7 +24,7 @@ from trnconv.neighbours.group_norm import problem as group_norm
 from trnconv.pytorch import backend, patch_
 from trnconv.pytorch.lazy.convolutions import deferred_conv
 from trnconv.pytorch.lazy.fusion import convolution
-from trnconv.pytorch.lazy.norms import deferred_norm, starts
+from trnconv.pytorch.lazy.norms import deferred_norm, prologues
 from trnconv.pytorch.lazy.norms.pending_norm import PendingNorm
 from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES
 from trnconv.pytorch.patching import patched
@@ -422,9 +422,9 @@ def always_scaled(monkeypatch):
     def takes(shape, policy, norm, machine, cores):
         start = start_of(norm.activation)
         asked = Question(shape, machine, norm.dtype, policy=policy, start=start)
-        return math.isfinite(starts.priced(asked, cores))
+        return math.isfinite(prologues.priced(asked, cores))
 
-    monkeypatch.setattr(starts, "start_wins", takes)
+    monkeypatch.setattr(prologues, "prologue_wins", takes)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Group norms that a convolution does where it loads its input, if that is faster."""
+"""Group norms that are the prologue of a convolution, if that is faster."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _COMPARED = 4096  # pairs of a process
 
 @dataclass(frozen=True)
 class ScaledInput:
-    """What a convolution is given instead of a norm: x, its factors, and the activation."""
+    """What a convolution is given instead of a norm: x, its scale and shift, and the activation."""
 
     x: Tensor
-    factors: Tensor
+    scale_shift: Tensor
     activation: str
 
 
@@ -49,7 +49,7 @@ def scaled_input(runs: Sequence[FrameRun], shape: ConvShape, policy: Policy) -> 
         return None
     problem = call.problem(source.sizes, dtype_name(source), has_beta=has_beta)
     assert isinstance(problem, GroupNorm)
-    if not start_wins(shape, policy, problem, *place_of(source, backend)):
+    if not prologue_wins(shape, policy, problem, *place_of(source, backend)):
         return None
     x = dense(stored(source.runs[0]), asked.context.stats)
     return ScaledInput(x, group_factors(x, asked.gamma, asked.beta, call, backend), call.activation)
@@ -71,18 +71,18 @@ def _norm_of(runs: Sequence[FrameRun]) -> DeferredNorm | None:
 
 
 @lru_cache(_COMPARED)
-def start_wins(
+def prologue_wins(
     shape: ConvShape, policy: Policy, norm: GroupNorm, machine: Machine, cores: int
 ) -> bool:
-    """Whether factors and a convolution that scales are modelled to be faster than both apart.
+    """Whether it is modelled to be faster than a norm and a convolution apart.
 
-    Whether a residual ends it is not known yet: either way there has to be a plan.
+    Whether its epilogue adds a residual is not known yet: either way there has to be a plan.
     """
     asked = Question(shape, machine, norm.dtype, policy=policy)
     scaled = replace(asked, start=start_of(norm.activation))
     added = replace(scaled, end=end_of(IDENTITY, BEFORE, ""))
     parts = norm.in_launches()
-    factors = sum(part.factors_price(machine, cores).ns for part in parts)
+    reduced = sum(part.factors_price(machine, cores).ns for part in parts)
     applied = sum(part.apply_price(machine, cores).ns for part in parts)
-    wins = priced(scaled, cores) + factors < priced(asked, cores) + applied
+    wins = priced(scaled, cores) + reduced < priced(asked, cores) + applied
     return wins and is_planned(added, cores)

@@ -1,4 +1,4 @@
-"""Convolutions called as functions, and what happens at the end of one: sums and activations."""
+"""Convolutions called as functions, and their epilogues: sums and activations."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def value_of(x: Any) -> Any:
 
 def _sum(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     del func
-    if not context.rewrites.fuse_ends or kwargs or len(args) != 2:
+    if not context.rewrites.fuse_epilogues or kwargs or len(args) != 2:
         return NotImplemented
     found = plus(*args)
     return NotImplemented if found is None else found
@@ -91,7 +91,7 @@ def _activation(named: Callable[..., str]) -> Recorder:
 
     def record(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         x, *options = args
-        name = named(*options, **kwargs) if context.rewrites.fuse_ends else ""
+        name = named(*options, **kwargs) if context.rewrites.fuse_epilogues else ""
 
         def by_torch(y: Tensor) -> Tensor:
             with passing():

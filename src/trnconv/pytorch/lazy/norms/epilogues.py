@@ -1,4 +1,4 @@
-"""Norms over channels that a convolution does at its end, if that is faster."""
+"""Norms over channels that are the epilogue of a convolution, if that is faster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_PARTS = 2  # tensors of a norm
 
 def conv_to_norm(asked: Sequence[DeferredNorm], dtype: torch.dtype) -> PendingConv | None:
     """The convolution, not run, that these norms are all frames of; None: they are done apart."""
-    if not asked[0].context.rewrites.norm_ends:
+    if not asked[0].context.rewrites.norm_epilogues:
         return None
     base, at = asked[0].source.runs[0].base, 0
     if not isinstance(base, PendingConv) or len(asked) > _MOST_PARTS or base.dtype != dtype:
@@ -44,7 +44,7 @@ def _is_next(asked: DeferredNorm, base: object, at: int) -> bool:
 
 
 def _wins(base: PendingConv, asked: Sequence[DeferredNorm]) -> bool:
-    """Whether the end is the faster place; on the meta device, whether it is one at all.
+    """Whether the epilogue is the faster place; on the meta device, whether it is one at all.
 
     There nothing runs, and who plans what was recorded compares prices.
     """

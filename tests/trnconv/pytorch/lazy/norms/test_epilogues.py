@@ -18,13 +18,13 @@ from torch.nn import functional
 from trnconv.ask.policy import Policy
 from trnconv.pytorch import backend, patch_
 from trnconv.pytorch.lazy.convolutions import deferred_conv
-from trnconv.pytorch.lazy.norms import normed_ends
+from trnconv.pytorch.lazy.norms import epilogues
 from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES
 
 pytestmark = [pytest.mark.torch, pytest.mark.block]
 
 CHANNELS = 96
-APART = replace(ALL_REWRITES, norm_ends=False)
+APART = replace(ALL_REWRITES, norm_epilogues=False)
 SMALL = Policy("bf16", least_macs=0)
 
 
@@ -139,7 +139,7 @@ def test_norms_are_apart_where_that_is_asked_for_or_is_faster(runs, monkeypatch)
     model, chunks = model_and_chunks(chunks=1)
     with backend("nkisim"):
         run_of(patched(model, APART), chunks)
-        monkeypatch.setattr(normed_ends, "is_normed_faster", lambda *_: False)
+        monkeypatch.setattr(epilogues, "is_normed_faster", lambda *_: False)
         run_of(patched(model), chunks)
     assert runs == []
 
@@ -148,7 +148,7 @@ def test_on_the_meta_device_nothing_is_priced(runs, monkeypatch):
     def refuse(*_):
         raise AssertionError
 
-    monkeypatch.setattr(normed_ends, "is_normed_faster", refuse)
+    monkeypatch.setattr(epilogues, "is_normed_faster", refuse)
     model, chunks = model_and_chunks(chunks=1)
     run_of(patched(model).to("meta"), [chunk.to("meta") for chunk in chunks])
     assert runs == [(True, 2), (False, 2), (False, 0)]
