@@ -39,8 +39,8 @@ class Patched:
     def require_every_convolution(self, unpatched):
         stats = self.report.stats
         assert self.calls_of_torch == []
-        assert self.report.kept == ()
-        assert not stats.kept
+        assert self.report.left_to_torch == ()
+        assert not stats.left_to_torch
         assert not stats.repeated
         assert unpatched.modules <= {work.module for work in stats.works}
         assert stats.calls == unpatched.calls > 0

@@ -7,7 +7,7 @@ whole models are planned without torch.
 from trnconv.observed.files import shipped, shipped_text
 from trnconv.observed.graphs import Graph, graphs_of
 from trnconv.observed.observation import (
-    Kept,
+    LeftToTorch,
     Moved,
     Observation,
     ObservedConv,
@@ -20,7 +20,7 @@ from trnconv.observed.other_size import at_size
 
 __all__ = [
     "Graph",
-    "Kept",
+    "LeftToTorch",
     "Moved",
     "Observation",
     "ObservedConv",

@@ -200,7 +200,11 @@ def _require_untiled(model: nn.Module) -> None:
 def _require_taken(model: nn.Module, report: PatchReport, cut: MeshCut) -> None:
     for axis in cut.axes:
         at, name = axis - 3, NAMES[axis]
-        kept = [entry for entry in report.kept if len(entry.weight) > 3 and entry.weight[at] > 1]
+        kept = [
+            entry
+            for entry in report.left_to_torch
+            if len(entry.weight) > 3 and entry.weight[at] > 1
+        ]
         if kept:
             raise UnsupportedError(
                 f"{kept[0].name}: {kept[0].reason} It reads other {name}, and torch's own"

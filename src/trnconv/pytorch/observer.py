@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from trnconv.models import ModelEntry, Size
-from trnconv.observed import Kept, Moved, Observation, ObservedConv, Operation
+from trnconv.observed import LeftToTorch, Moved, Observation, ObservedConv, Operation
 from trnconv.observed.groups import operations_of
 from trnconv.pytorch.estimate import Clips, MetaRun, observe_entry
 from trnconv.pytorch.estimate import observe as run_on_meta
@@ -74,8 +74,11 @@ def _observation(
         width=width,
         works=tuple((_bare(work), calls) for work, calls in run.report.stats.works.items()),
         moved=_moved(run),
-        kept=tuple(Kept(convolution.name, convolution.reason) for convolution in run.report.kept),
-        taken=len(run.report.taken),
+        left_to_torch=tuple(
+            LeftToTorch(convolution.name, convolution.reason)
+            for convolution in run.report.left_to_torch
+        ),
+        patched=len(run.report.patched),
         peak_bytes=run.peak_bytes,
         largest_bytes=run.largest_bytes,
         largest_shape=tuple(run.largest_shape),

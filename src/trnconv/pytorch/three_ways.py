@@ -46,8 +46,8 @@ class ModelVerdict:
     ours: Error
     floor: Error
     outputs: int
-    taken: int  # convolutions on our kernels
-    kept: int  # left to torch
+    patched: int  # convolutions on our kernels
+    left_to_torch: int
     works: tuple[tuple[PolicedConv, int], ...] = ()  # what was called, and how often
 
     @property
@@ -106,8 +106,8 @@ def verdict(
         ours=_error(ours, without.exact),
         floor=_error(without.floor, without.exact),
         outputs=without.exact.numel(),
-        taken=len(report.taken),
-        kept=len(report.kept),
+        patched=len(report.patched),
+        left_to_torch=len(report.left_to_torch),
         works=tuple(report.stats.works.items()),
     )
 

@@ -38,9 +38,9 @@ class ServedReport:
 
     def __str__(self) -> str:
         """A line each."""
-        taken, kept = self.patch.taken, self.patch.kept
-        lines = [f"{len(taken)} convolutions on our kernels, {len(kept)} kept"]
-        lines += [f"kept: {entry.name}, {entry.reason}" for entry in kept]
+        patched, left = self.patch.patched, self.patch.left_to_torch
+        lines = [f"{len(patched)} convolutions on our kernels, {len(left)} left to torch"]
+        lines += [f"left to torch: {entry.name}, {entry.reason}" for entry in left]
         lines.append(f"dispatch to nki-library off at {len(self.sites)} of them")
         return "\n".join(lines)
 

@@ -50,7 +50,7 @@ class Patch:
     context: PatchContext
     before: dict[str, Any]  # attributes of the instance that ours replaced
     methods: list[str]  # ours
-    reason: str = ""  # why it is kept; empty if it is taken
+    reason: str = ""  # why it is left to torch; empty if it is patched
     # The class's own functions: dynamo does not find them by the class.
     own: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
@@ -324,19 +324,19 @@ def _left_to_torch(
         compiled: Tensor = unpatched(module, "_conv_forward", operands, {})
         return compiled
     patch: Patch = module.__dict__[ATTRIBUTE]
-    patch.context.stats.kept[patch.name, reason] += 1
+    patch.context.stats.left_to_torch[patch.name, reason] += 1
     with passing():
         y: Tensor = unpatched(module, "_conv_forward", tuple(map(value_of, operands)), {})
     return y
 
 
-def kept_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+def torch_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
     """The module's own method, as it is."""
     patch: Patch = self.__dict__[ATTRIBUTE]
     method = patch.methods[0]
     if torch.compiler.is_compiling():
         return unpatched(self, method, args, kwargs)
-    patch.context.stats.kept[patch.name, patch.reason] += 1
+    patch.context.stats.left_to_torch[patch.name, patch.reason] += 1
     with patch.context.stats.inside(patch.name):
         return unpatched(self, method, args, kwargs)
 
@@ -373,7 +373,7 @@ def _transposed(
         return compiled
     stats = patch.context.stats
     if reason:
-        stats.kept[patch.name, reason] += 1
+        stats.left_to_torch[patch.name, reason] += 1
     with passing():
         y: Tensor = convolve(*operands, *options)
     if not (reason or torch.jit.is_tracing()) and y.numel():  # type: ignore[attr-defined,no-untyped-call]

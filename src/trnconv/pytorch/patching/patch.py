@@ -22,9 +22,9 @@ from trnconv.pytorch.patching.methods import (
     HookedCall,
     Patch,
     convolution_forward,
-    kept_forward,
     module_forward,
     put,
+    torch_forward,
     transposed_forward,
     unsplit_forward,
 )
@@ -51,7 +51,7 @@ def patch_(  # noqa: PLR0913 (each is a decision of the caller's)
 ) -> PatchReport:
     """Put every convolution of a model on the kernels of trnconv, in place.
 
-    `filter_fn(name, module)` says which are taken; `on_unsupported` what happens to one that the
+    `filter_fn(name, module)` says which are patched; `on_unsupported` what happens to one that the
     kernels cannot run. With `reproducible`, results do not depend on how a video is cut into
     chunks. `accuracy` says what kernels may give for speed, as in `functional`; with `ranges`
     (`calibrate`), what may be given depends on the largest input of each layer, and layers that
@@ -78,7 +78,7 @@ def patch_(  # noqa: PLR0913 (each is a decision of the caller's)
         lazy=lazy and not _wants_plain_tensors(model),
     )
     entries = _entries(model, refused)
-    context.kept = frozenset(entry.name for entry in entries if entry.reason)
+    context.left_to_torch = frozenset(entry.name for entry in entries if entry.reason)
     unsupported = [entry for entry in entries if entry.reason and entry.name not in refused]
     if unsupported and on_unsupported == "raise":
         first = unsupported[0]
@@ -165,11 +165,11 @@ def _type_reason(module: nn.Module) -> str:
 
 def _patch_one(module: nn.Module, patch: Patch, *, root: bool) -> None:
     if isinstance(module, _CONVOLUTIONS):
-        ours = kept_forward if patch.reason else convolution_forward
+        ours = torch_forward if patch.reason else convolution_forward
         put(module, patch, "_conv_forward", ours)
         if splits_for_cudnn(module) and not patch.reason:
             put(module, patch, "forward", unsplit_forward)
     elif isinstance(module, _TRANSPOSED):
-        put(module, patch, "forward", kept_forward if patch.reason else transposed_forward)
+        put(module, patch, "forward", torch_forward if patch.reason else transposed_forward)
     elif root or not type(module).__module__.startswith("torch.nn."):
         put(module, patch, "forward", module_forward)

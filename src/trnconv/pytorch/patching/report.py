@@ -22,7 +22,7 @@ class Entry:
     kind: str  # Conv3d, CausalConv3d, ...
     weight: tuple[int, ...]
     stride: tuple[int, ...]
-    reason: str  # why torch keeps it; empty if it is taken
+    reason: str  # why it is left to torch; empty if it is patched
 
     @staticmethod
     def of(name: str, module: Any, reason: str) -> Entry:
@@ -32,7 +32,7 @@ class Entry:
         return Entry(name, type(module).__name__, weight, steps, reason)
 
     @property
-    def taken(self) -> bool:
+    def patched(self) -> bool:
         """Whether it runs on our kernels."""
         return not self.reason
 
@@ -58,22 +58,22 @@ class PatchReport:
     stats: PatchStats
 
     @property
-    def taken(self) -> tuple[Entry, ...]:
+    def patched(self) -> tuple[Entry, ...]:
         """Convolutions on our kernels."""
-        return tuple(entry for entry in self.entries if entry.taken)
+        return tuple(entry for entry in self.entries if entry.patched)
 
     @property
-    def kept(self) -> tuple[Entry, ...]:
+    def left_to_torch(self) -> tuple[Entry, ...]:
         """Convolutions left to torch, each with its reason."""
-        return tuple(entry for entry in self.entries if not entry.taken)
+        return tuple(entry for entry in self.entries if not entry.patched)
 
     def fell_back(self) -> Counter[tuple[str, str]]:
-        """Calls of taken convolutions that torch ran after all, by name and reason.
+        """Calls of patched convolutions that torch ran after all, by name and reason.
 
         Types are looked at in every call. Those under torch.compile are not counted.
         """
-        taken = {entry.name for entry in self.taken}
-        return Counter({key: n for key, n in self.stats.kept.items() if key[0] in taken})
+        patched = {entry.name for entry in self.patched}
+        return Counter({key: n for key, n in self.stats.left_to_torch.items() if key[0] in patched})
 
     def ran(self, machine: Machine = TRN2) -> tuple[Ran, ...]:
         """Every distinct call so far, planned and priced for a launch of a machine."""
@@ -105,7 +105,7 @@ class PatchReport:
                 if name == entry.name
             ]
         for module, calls in by_module.items():
-            lines.append(f"{module}  a function of torch, taken")
+            lines.append(f"{module}  a function of torch, patched")
             lines += [_ran_line(call) for call in calls]
         for reason, times in self.stats.eager.items():
             lines.append(f"{times} x without rewrites: {reason}")
@@ -116,13 +116,15 @@ class PatchReport:
 
 
 def _first_line(report: PatchReport, fallen: int) -> str:
-    counts = f"{len(report.taken)} convolutions taken, {len(report.kept)} kept"
-    return f"{counts}; {fallen} of those taken ran by torch" if fallen else counts
+    counts = (
+        f"{len(report.patched)} convolutions patched, {len(report.left_to_torch)} left to torch"
+    )
+    return f"{counts}; {fallen} of those patched ran by torch" if fallen else counts
 
 
 def _entry_line(entry: Entry) -> str:
     weight = "x".join(map(str, entry.weight))
-    what = "taken" if entry.taken else f"kept: {entry.reason}"
+    what = "patched" if entry.patched else f"left to torch: {entry.reason}"
     return f"{entry.name}  {entry.kind} {weight}  {what}"
 
 

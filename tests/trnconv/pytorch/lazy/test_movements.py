@@ -78,7 +78,7 @@ def assert_the_same(model, x, **options):
     assert ours.shape == expected.shape
     assert torch.equal(ours, expected)
     assert torch.equal(x, kept)
-    assert not report.stats.kept
+    assert not report.stats.left_to_torch
     return report
 
 

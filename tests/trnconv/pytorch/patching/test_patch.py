@@ -44,10 +44,10 @@ def test_a_patched_model_gives_the_same_bits(backend):
     expected = run(model, x)
     report = patch_(model, backend=backend)
     assert torch.equal(run(model, x), expected)
-    assert names(report.taken) == set(CONVOLUTIONS)
-    assert report.kept == ()
+    assert names(report.patched) == set(CONVOLUTIONS)
+    assert report.left_to_torch == ()
     assert {work.module for work in report.stats.works} == set(CONVOLUTIONS)
-    assert not report.stats.kept
+    assert not report.stats.left_to_torch
     assert not report.stats.repeated
 
 
@@ -198,10 +198,10 @@ def test_a_refused_convolution_is_torchs_and_gets_what_torch_would(refused):
     with Recorder() as left:
         assert torch.equal(run(model, x), expected)
     assert left.calls == [theirs.calls[CONVOLUTIONS.index(refused)]]
-    assert [(entry.name, entry.reason) for entry in report.kept] == [
+    assert [(entry.name, entry.reason) for entry in report.left_to_torch] == [
         (refused, "filter_fn refused it")
     ]
-    assert dict(report.stats.kept) == {(refused, "filter_fn refused it"): 1}
+    assert dict(report.stats.left_to_torch) == {(refused, "filter_fn refused it"): 1}
     assert refused not in {work.module for work in report.stats.works}
 
 
@@ -226,7 +226,7 @@ def test_convolutions_called_as_functions(taken):
         assert torch.equal(run(model, x), expected)
     assert left.calls == ([] if taken else theirs.calls)
     assert sum(report.stats.works.values()) == (2 if taken else 0)
-    assert sum(report.stats.kept.values()) == (0 if taken else 2)
+    assert sum(report.stats.left_to_torch.values()) == (0 if taken else 2)
 
 
 class Double(nn.Module):
@@ -249,9 +249,11 @@ def test_unsupported_types_are_kept_with_a_reason():
     expected = run(model, x)
     report = patch_(model)
     assert torch.equal(run(model, x), expected)
-    assert names(report.taken) == {"single"}
-    assert all("torch.float64; kernels take bf16, fp16, fp32" in one.reason for one in report.kept)
-    assert {name for name, _ in report.stats.kept} == {"wide", "back", ""}
+    assert names(report.patched) == {"single"}
+    assert all(
+        "torch.float64; kernels take bf16, fp16, fp32" in one.reason for one in report.left_to_torch
+    )
+    assert {name for name, _ in report.stats.left_to_torch} == {"wide", "back", ""}
 
 
 def test_unsupported_types_are_refused_if_that_is_asked_for():
@@ -261,7 +263,7 @@ def test_unsupported_types_are_refused_if_that_is_asked_for():
         patch_(model, on_unsupported="raise")
     assert attributes(model) == before
     report = patch_(model, lambda name, _: name == "single", on_unsupported="raise")
-    assert names(report.taken) == {"single"}
+    assert names(report.patched) == {"single"}
 
 
 def test_an_unknown_wish_is_refused():

@@ -56,8 +56,8 @@ def test_lora_of_peft_before_patching(name):
     expected = subject.both(model)
     with patched(model, backend="torch") as report:
         assert_alike(subject.both(model), expected)
-        assert report.kept == ()
-        assert sum("lora_A" in entry.name for entry in report.taken) == count > 0
+        assert report.left_to_torch == ()
+        assert sum("lora_A" in entry.name for entry in report.patched) == count > 0
     changes = [Error.of(own, bare).largest for own, bare in zip(expected, plain, strict=True)]
     assert max(changes) > 100 * FLOAT32_BOUND  # a half may have convolutions of subclasses alone
 

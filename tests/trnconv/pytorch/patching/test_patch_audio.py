@@ -38,8 +38,8 @@ def test_every_convolution_is_taken_and_values_stay(name):
         expected = model(codes())
         with patched(model, backend="nkisim") as report:
             found = model(codes())
-        assert report.taken
-        assert not report.kept
+        assert report.patched
+        assert not report.left_to_torch
         assert found.shape == expected.shape
         assert within_rounding(found, expected)
         assert torch.equal(model(codes()), expected)
@@ -120,7 +120,7 @@ def test_the_autoencoder_of_stable_audio():
         expected = model.decode(latent).sample
         with patched(model, backend="nkisim") as report:
             found = model.decode(latent).sample
-    assert not report.kept
+    assert not report.left_to_torch
     transposed = [
         name for name, module in model.named_modules() if "ConvTranspose" in type(module).__name__
     ]

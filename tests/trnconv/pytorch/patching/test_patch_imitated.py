@@ -72,7 +72,7 @@ def test_a_patched_imitation_in_float32(name, phase):
     model = imitation.model()
     theirs = Unpatched(model, call)
     ours = Patched(model, call, backend="torch")
-    assert ours.report.kept == ()
+    assert ours.report.left_to_torch == ()
     assert theirs.modules <= {work.module for work in ours.report.stats.works}
     assert ours.report.stats.calls == theirs.calls > 0
     assert Error.of(ours.y, theirs.y).largest <= FLOAT32_BOUND

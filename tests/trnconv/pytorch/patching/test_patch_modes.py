@@ -105,7 +105,7 @@ def test_a_convolution_with_its_own_computation_is_kept_with_a_reason():
     expected = model(x)
     with patched(model, backend="torch") as report:
         assert torch.equal(model(x), expected)
-    reasons = {entry.name: entry.reason for entry in report.kept}
+    reasons = {entry.name: entry.reason for entry in report.left_to_torch}
     assert reasons["first"] == "Standardised has its own _conv_forward."
     assert reasons["second"] == "its _conv_forward was replaced on the instance."
 
@@ -121,7 +121,7 @@ def test_a_transposed_convolution_with_its_own_forward_is_kept():
         expected = model(x)
         with patched(model) as report:
             assert torch.equal(model(x), expected)
-    assert [entry.reason for entry in report.kept] == ["Doubled has its own forward."]
+    assert [entry.reason for entry in report.left_to_torch] == ["Doubled has its own forward."]
 
 
 def test_hooks_see_plain_tensors():
@@ -292,7 +292,7 @@ def test_casts_after_patching_behave_as_before():
     report = patch_(model, backend="torch")
     model.double()
     assert torch.equal(model(x.double()), expected)
-    assert {name for name, _ in report.stats.kept} == {"first", "second"}
+    assert {name for name, _ in report.stats.left_to_torch} == {"first", "second"}
 
 
 def test_after_a_failure_nothing_lazy_is_left():

@@ -71,7 +71,7 @@ def assert_patched_alike(subject, model, **options):
     with patched(model, backend="torch") as report, Recorder() as left:
         ours = subject.both(model, **options)
     assert_alike(ours, expected)
-    assert report.kept == ()
+    assert report.left_to_torch == ()
     assert left.calls == []
     assert report.stats.calls == len(theirs.calls) > 0
 
@@ -207,7 +207,7 @@ def test_layerwise_casts(name, storage, order):
     if order == "patched, then cast":
         model.enable_layerwise_casting(**casts)
     assert_alike(subject.both(model), expected)
-    assert report.stats.works or all("float8" in entry.reason for entry in report.kept)
+    assert report.stats.works or all("float8" in entry.reason for entry in report.left_to_torch)
 
 
 @every_model

@@ -44,7 +44,9 @@ class PatchStats:
 
     works: Counter[PolicedConv] = field(default_factory=Counter)
     copies: Counter[Copy] = field(default_factory=Counter)
-    kept: Counter[tuple[str, str]] = field(default_factory=Counter)  # module, why torch did it
+    left_to_torch: Counter[tuple[str, str]] = field(
+        default_factory=Counter
+    )  # module, why torch did it
     repeated: Counter[str] = field(default_factory=Counter)  # run again because fused too early
     joined: Counter[str] = field(default_factory=Counter)  # calls that run with the one before
     eager: Counter[str] = field(default_factory=Counter)  # calls without rewrites, and why
@@ -91,6 +93,13 @@ class PatchStats:
 
     def clear(self) -> None:
         """Forget what happened so far."""
-        counts = (self.works, self.copies, self.kept, self.repeated, self.joined, self.eager)
+        counts = (
+            self.works,
+            self.copies,
+            self.left_to_torch,
+            self.repeated,
+            self.joined,
+            self.eager,
+        )
         for counter in counts:
             counter.clear()

@@ -31,11 +31,11 @@ def _convolution(context: PatchContext, func: Any, args: Any, kwargs: Any) -> An
     del func, kwargs
     x, weight, bias, stride, padding, dilation, transposed, added, groups = args
     module = context.stats.module
-    if module in context.kept:
+    if module in context.left_to_torch:
         return NotImplemented
     reason = "filter_fn refused it" if module in context.refused else unsupported_type(weight.dtype)
     if reason:
-        context.stats.kept[module, reason] += 1
+        context.stats.left_to_torch[module, reason] += 1
         return NotImplemented
     weight, bias = mapped(LazyTensor, LazyTensor.value, (weight, bias))
     rank = weight.dim() - 2

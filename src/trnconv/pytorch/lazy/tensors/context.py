@@ -78,7 +78,7 @@ class PatchContext:
     ranges: Ranges | None = None  # of the inputs of its layers, if they were sampled
     backend: str = "auto"
     refused: frozenset[str] = frozenset()  # modules whose own calls of torch's functions stay
-    kept: frozenset[str] = frozenset()  # convolutions that stay torch's
+    left_to_torch: frozenset[str] = frozenset()  # convolutions
     within: Callable[[], AbstractContextManager[Any]] = nullcontext  # of every session
     lazy: bool = True  # False: convolutions run at once, and nothing is recorded
     spread: BandPort | None = None  # over several ranks
