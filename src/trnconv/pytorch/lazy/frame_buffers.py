@@ -60,8 +60,8 @@ def _allocated(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     like = args[0] if name in _LIKE else None
     with unseen():
         on_meta = {**kwargs, "device": "meta"}
-        given = args if like is None else (meta_of(like), *args[1:])
-        meta = func(*given, **on_meta)
+        operands = args if like is None else (meta_of(like), *args[1:])
+        meta = func(*operands, **on_meta)
         default = torch.empty(0).device if like is None else like.device
     if meta.dim() != _DIMENSIONS or not meta.is_floating_point() or not meta.numel():
         return NotImplemented
@@ -105,16 +105,16 @@ def _whole_of(source: Any, target: Tensor) -> LazyVideo | None:
 
     Of a part, all of it would be kept in memory.
     """
-    alike = isinstance(source, Tensor) and source.shape == target.shape
-    if not alike or (source.dtype, source.device) != (target.dtype, target.device):
+    same_shape = isinstance(source, Tensor) and source.shape == target.shape
+    if not same_shape or (source.dtype, source.device) != (target.dtype, target.device):
         return None
-    video, own = video_of(source), target.video() if isinstance(target, LazyTensor) else None
-    if video is None or own is None or video.pads != NO_PADS or video.sizes != own.sizes:
+    video, frames = video_of(source), target.video() if isinstance(target, LazyTensor) else None
+    if video is None or frames is None or video.pads != NO_PADS or video.sizes != frames.sizes:
         return None
     if (
         isinstance(source, LazyTensor)
         and source.dim() == _DIMENSIONS
-        and video.layout != own.layout
+        and video.layout != frames.layout
     ):
         return None
     if video.keeps_others:

@@ -41,22 +41,22 @@ class LazyFunctions(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """As it is, but for those."""
         del types
-        given = kwargs or {}
-        if autograd_records((args, given)):  # then autograd keeps plain tensors
-            settle((args, given))
+        options = kwargs or {}
+        if autograd_records((args, options)):  # then autograd keeps plain tensors
+            settle((args, options))
         if func == _SET_DATA and isinstance(args[1], LazyTensor):
             tensor, lazy = args
             if not isinstance(tensor, LazyTensor):
                 args = (tensor, lazy.solid().detach())
-        elif func in _GROUP_NORMS and _may_note((args, given)):
-            recorded = self._group_normed(func, args, given)
+        elif func in _GROUP_NORMS and _may_record((args, options)):
+            recorded = self._group_normed(func, args, options)
             if recorded is not NotImplemented:
                 return recorded
-        elif func is _ATTENTION and _may_note((args, given)):
-            done = attention(self.context, AttentionCall(*args, **given))
+        elif func is _ATTENTION and _may_record((args, options)):
+            done = attention(self.context, AttentionCall(*args, **options))
             if done is not NotImplemented:
                 return done
-        return func(*args, **given)
+        return func(*args, **options)
 
     def _group_normed(self, func: Any, args: Any, kwargs: Any) -> Any:
         if func is torch.group_norm:
@@ -66,7 +66,7 @@ class LazyFunctions(TorchFunctionMode):
         return group_normed(self.context, *args, **named)
 
 
-def _may_note(given: Any) -> bool:
+def _may_record(given: Any) -> bool:
     """Not what autograd records or runs, nor where autocast would choose the type of the result."""
     by_autograd = autograd_records(given) or is_differentiating()
     by_torch = by_autograd or torch._C._is_any_autocast_enabled()  # noqa: SLF001 (no public question)

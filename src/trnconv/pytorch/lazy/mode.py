@@ -59,13 +59,13 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Note it, or do it on tensors: what is no operator of ATen, or of ours, at once."""
-        given = kwargs or {}
+        options = kwargs or {}
         ours = all(kind in _OURS for kind in types)
         if not isinstance(func, torch._ops.OpOverload) or not ours:  # noqa: SLF001
-            return func(*_solid(args), **_solid(given))
+            return func(*_solid(args), **_solid(options))
         if is_passing():
-            return func(*_values(args), **_values(given))
-        return self._dispatched(func, args, given, lazy=LazyTensor in types)
+            return func(*_values(args), **_values(options))
+        return self._dispatched(func, args, options, lazy=LazyTensor in types)
 
     def _dispatched(self, func: Any, args: Any, kwargs: Any, *, lazy: bool) -> Any:
         """By the first of the five cases above; `lazy`: whether an argument is."""
@@ -101,8 +101,8 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         given_tensors = tensors_in((args, kwargs))
         lazies = [tensor for tensor in given_tensors if isinstance(tensor, LazyTensor)]
         elements = {id(lazy): lazy.elements() for lazy in lazies}
-        given, named = mapped(LazyTensor, lambda lazy: elements[id(lazy)], (args, kwargs))
-        result = self._by_torch(func, traits, given, named)
+        operands, options = mapped(LazyTensor, lambda lazy: elements[id(lazy)], (args, kwargs))
+        result = self._by_torch(func, traits, operands, options)
         if all(laid_out_as(elements[id(lazy)], lazy.view_of.meta) for lazy in lazies):
             return result
         return as_torch_lays(result, func, args, kwargs, self.context)

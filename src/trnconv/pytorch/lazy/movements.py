@@ -357,15 +357,15 @@ RECORDED: dict[str, Recorder] = {
 }
 
 
-def count_copy(context: PatchContext, name: str, given: Any, result: Any) -> None:
+def count_copy(context: PatchContext, name: str, arguments: Any, result: Any) -> None:
     """An operator that torch did: counted, if it moved data for nothing but its place."""
     if name == "aten::_unsafe_view":
         context.stats.call_last("contiguous", "permute")  # reshape is a copy, and this
         return
-    kind = _kind(name, given)
+    kind = _kind(name, arguments)
     if not kind or not isinstance(result, Tensor):
         return
-    read: Sequence[Tensor] = list(tensors_in(given[0][:1]))
+    read: Sequence[Tensor] = list(tensors_in(arguments[0][:1]))
     if not any(same_memory(tensor, result) for tensor in read):
         context.stats.moved(kind, sum(bytes_read(tensor) for tensor in read) + result.nbytes)
 
@@ -376,10 +376,10 @@ def bytes_read(tensor: Tensor) -> int:
     return prod(size for step, size in pairs if step) * tensor.element_size()
 
 
-def _kind(name: str, given: Any) -> str:
+def _kind(name: str, arguments: Any) -> str:
     bare = name.removeprefix("aten::")
     if bare == "clone":
-        return _kind_of_clone(*given)
+        return _kind_of_clone(*arguments)
     if bare in ("cat", "stack", "repeat"):
         return "repeat" if bare == "repeat" else "cat"
     if "_pad" in bare and "backward" not in bare:

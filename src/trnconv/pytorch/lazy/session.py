@@ -84,7 +84,7 @@ def foreign_kind(values: Iterable[Any]) -> str:
 
 @contextmanager
 def session(
-    model: torch.nn.Module, context: PatchContext, given: Any, *, by_halves: bool = False
+    model: torch.nn.Module, context: PatchContext, arguments: Any, *, by_halves: bool = False
 ) -> Iterator[list[Any]]:
     """Data movement inside is recorded; at the end nothing lazy is left but what the model keeps.
 
@@ -103,11 +103,11 @@ def session(
                 settle_after_failure(before)
         raise
     _current.context, _current.by_halves = outer
-    settle_since(before, _kept(model, given, results))
+    settle_since(before, _kept(model, arguments, results))
 
 
-def _kept(model: torch.nn.Module, given: Any, results: list[Any]) -> frozenset[int]:
-    args, kwargs = given
+def _kept(model: torch.nn.Module, arguments: Any, results: list[Any]) -> frozenset[int]:
+    args, kwargs = arguments
     containers = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, (list, dict))]
     if not registry.alive():
         return frozenset()

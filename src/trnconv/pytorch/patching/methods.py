@@ -136,9 +136,9 @@ def entered(module: torch.nn.Module, method: str, args: Any, kwargs: Any) -> Any
         return unpatched(module, method, args, kwargs)
     watch_hooks(module, context)
     by_halves = method != "forward"
-    given = (args, kwargs)
+    arguments = (args, kwargs)
     with (
-        session(module, context, given, by_halves=by_halves) as results,
+        session(module, context, arguments, by_halves=by_halves) as results,
         context.stats.inside(patch.name),
     ):
         results.append(unpatched(module, method, args, kwargs))
@@ -241,23 +241,23 @@ def convolution_forward(
     context = patch.context
     if not context.lazy or _wants(input, weight, bias) or _is_foreign(context, input, weight):
         return at_once(self, input, weight, bias)
-    own = padded_input(self, input)
+    padded = padded_input(self, input)
     filters = Filters(
         weight,
         bias,
         stride=self.stride,
-        padding=own.padding,
+        padding=padded.padding,
         dilation=self.dilation,
         groups=self.groups,
-        mode=own.mode,
+        mode=padded.mode,
         module=patch.name,
     )
-    found: Tensor | None = convolved(own.x, filters, context)
-    if found is None:
-        return eager(value_of(own.x), filters, context)
+    result: Tensor | None = convolved(padded.x, filters, context)
+    if result is None:
+        return eager(value_of(padded.x), filters, context)
     if not inside(context) or is_managed(self):
-        found = made_plain(found)
-    return found
+        result = made_plain(result)
+    return result
 
 
 def _made(tensor: Any) -> Any:
@@ -295,23 +295,23 @@ def at_once(module: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tens
     rank = weight.dim() - 2
     convolve = getattr(functional, f"conv{rank}d")
     patch: Patch = module.__dict__[ATTRIBUTE]
-    own = padded_input(module, x)
+    padded = padded_input(module, x)
     y: Tensor = convolve(
-        own.x,
+        padded.x,
         weight,
         bias,
         module.stride,
-        own.padding,
+        padded.padding,
         module.dilation,
         module.groups,
-        padding_mode=own.mode,
+        padding_mode=padded.mode,
         accuracy=patch.context.policy_for(patch.name),
         backend=patch.context.backend,
     )
     if torch.compiler.is_compiling() or is_transformed() or x.dim() != weight.dim():
         return y
     filters = Filters(
-        weight, None, module.stride, own.padding, module.dilation, module.groups, own.mode
+        weight, None, module.stride, padded.padding, module.dilation, module.groups, padded.mode
     )
     return y.contiguous(memory_format=format_of_result(x, weight, filters.options))
 

@@ -148,13 +148,13 @@ def _everything(name: str, module: nn.Module) -> bool:
 
 
 def _entries(model: nn.Module, refused: frozenset[str]) -> list[Entry]:
-    found = []
+    entries = []
     for name, module in model.named_modules():
         if isinstance(module, _CONVOLUTIONS + _TRANSPOSED):
             reason = own_methods(module) or _type_reason(module)
-            asked = "filter_fn refused it" if name in refused else reason
-            found.append(Entry.of(name, module, asked))
-    return found
+            refusal = "filter_fn refused it" if name in refused else reason
+            entries.append(Entry.of(name, module, refusal))
+    return entries
 
 
 def _type_reason(module: nn.Module) -> str:

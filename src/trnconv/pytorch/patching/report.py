@@ -128,15 +128,15 @@ def _entry_line(entry: Entry) -> str:
     return f"{entry.name}  {entry.kind} {weight}  {what}"
 
 
-def _ran_line(one: Ran) -> str:
-    shape, plan = one.work.shape, one.price.plan.plan
+def _ran_line(ran: Ran) -> str:
+    shape, plan = ran.work.shape, ran.price.plan.plan
     size = "x".join(map(str, (shape.batch, shape.c_in, *shape.size)))
-    extras = [f"pieces {one.work.pieces}"] if one.work.pieces else []
+    extras = [f"pieces {ran.work.pieces}"] if ran.work.pieces else []
     if isinstance(shape, ConvShape) and shape.upsample != (1, 1, 1):
         extras.append("upsampled " + "x".join(map(str, shape.upsample)))
-    if one.work.end.residual != "none" or one.work.end.activation != "identity":
-        extras.append(f"end {one.work.end.activation}, residual {one.work.end.residual}")
-    norm = one.work.end.norm
+    if ran.work.end.residual != "none" or ran.work.end.activation != "identity":
+        extras.append(f"end {ran.work.end.activation}, residual {ran.work.end.residual}")
+    norm = ran.work.end.norm
     if norm is not None:
         extras.append(
             f"normed, {norm.activation}" if norm.keeps else f"only normed, {norm.activation}"
@@ -144,6 +144,6 @@ def _ran_line(one: Ran) -> str:
     if plan.form != "direct":
         extras.append(plan.family)
     loop = "rolled" if plan.is_rolled else "unrolled"
-    extras.append(f"{one.price.instructions} instructions, {loop}")
-    time = f"{one.price.ns / 1000:.1f} us, {one.price.bound} bound"
-    return f"    {one.calls} x  {size}  {time}  ({'; '.join(extras)})"
+    extras.append(f"{ran.price.instructions} instructions, {loop}")
+    time = f"{ran.price.ns / 1000:.1f} us, {ran.price.bound} bound"
+    return f"    {ran.calls} x  {size}  {time}  ({'; '.join(extras)})"

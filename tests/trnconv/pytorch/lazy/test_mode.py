@@ -175,11 +175,11 @@ def compare(theirs, ours, about):
     if isinstance(theirs, str):
         assert ours == theirs, about
         return
-    for one, other in zip(theirs, ours, strict=True):
-        assert type(other) is torch.Tensor, about
-        assert (one.shape, one.dtype) == (other.shape, other.dtype), about
-        assert one.stride() == other.stride(), (about, one.stride(), other.stride())
-        assert torch.allclose(one, other, rtol=0, atol=TOLERANCE, equal_nan=True), about
+    for expected, result in zip(theirs, ours, strict=True):
+        assert type(result) is torch.Tensor, about
+        assert (expected.shape, expected.dtype) == (result.shape, result.dtype), about
+        assert expected.stride() == result.stride(), (about, expected.stride(), result.stride())
+        assert torch.allclose(expected, result, rtol=0, atol=TOLERANCE, equal_nan=True), about
 
 
 def both(kind, run, mode, *others):

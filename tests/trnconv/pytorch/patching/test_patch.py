@@ -79,7 +79,7 @@ def test_classes_and_torch_stay_as_they_are():
     before = {kind: dict(vars(kind)) for kind in (*kinds, nn.Conv3d, torch.Tensor)}
     functions = dict(vars(nn.functional))
     patch_(model)
-    assert all(dict(vars(kind)) == own for kind, own in before.items())
+    assert all(dict(vars(kind)) == attributes for kind, attributes in before.items())
     assert dict(vars(nn.functional)) == functions
 
 
@@ -406,8 +406,8 @@ def test_gradients_are_those_of_the_unpatched_model(backend):
     expected = gradients_of(model, x)
     with patched(model, backend=backend), Recorder() as recorder:
         ours = gradients_of(model, x)
-    for one, other in zip(ours, expected, strict=True):
-        assert torch.equal(one, other)
+    for result, wanted in zip(ours, expected, strict=True):
+        assert torch.equal(result, wanted)
     assert recorder.calls == []
 
 
@@ -419,10 +419,10 @@ def test_a_training_step_moves_the_weights_alike():
         optimizer = torch.optim.SGD(model.parameters(), lr=2.0**-10)
         model(x).abs().sum().backward()
         optimizer.step()
-    for (name, one), (_, other) in zip(
+    for (name, ours_now), (_, theirs_now) in zip(
         ours.named_parameters(), theirs.named_parameters(), strict=True
     ):
-        assert torch.equal(one, other), name
+        assert torch.equal(ours_now, theirs_now), name
     assert not torch.equal(ours.causal.weight, small_decoder()[0].causal.weight)
 
 
@@ -444,7 +444,7 @@ def test_gradients_reach_inputs_in_lists_of_a_frozen_model():
             patch_(model)
         model({"chunks": chunks}).sum().backward()
         grads.append([chunk.grad for chunk in chunks])
-    assert all(torch.equal(one, other) for one, other in zip(*grads, strict=True))
+    assert all(torch.equal(left, right) for left, right in zip(*grads, strict=True))
 
 
 def test_compiled_in_one_graph_it_is_the_same():
@@ -596,9 +596,9 @@ def test_results_are_tensors_wherever_they_are(arrangement):
     patch_(model)
     ours = run(model, x)
     assert type(ours) is type(expected)
-    for one, other in zip(tensors_of(ours), tensors_of(expected), strict=True):
-        assert type(one) is torch.Tensor
-        assert torch.equal(one, other)
+    for result, wanted in zip(tensors_of(ours), tensors_of(expected), strict=True):
+        assert type(result) is torch.Tensor
+        assert torch.equal(result, wanted)
 
 
 def test_a_cache_in_a_dictionary_goes_from_call_to_call():

@@ -58,7 +58,9 @@ def test_lora_of_peft_before_patching(name):
         assert_alike(subject.both(model), expected)
         assert report.left_to_torch == ()
         assert sum("lora_A" in entry.name for entry in report.patched) == count > 0
-    changes = [Error.of(own, bare).largest for own, bare in zip(expected, plain, strict=True)]
+    changes = [
+        Error.of(changed, bare).largest for changed, bare in zip(expected, plain, strict=True)
+    ]
     assert max(changes) > 100 * FLOAT32_BOUND  # a half may have convolutions of subclasses alone
 
 

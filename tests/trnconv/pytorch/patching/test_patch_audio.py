@@ -37,11 +37,11 @@ def test_every_convolution_is_taken_and_values_stay(name):
     with torch.no_grad():
         expected = model(codes())
         with patched(model, backend="nkisim") as report:
-            found = model(codes())
+            samples = model(codes())
         assert report.patched
         assert not report.left_to_torch
-        assert found.shape == expected.shape
-        assert within_rounding(found, expected)
+        assert samples.shape == expected.shape
+        assert within_rounding(samples, expected)
         assert torch.equal(model(codes()), expected)
 
 
@@ -119,10 +119,10 @@ def test_the_autoencoder_of_stable_audio():
     with torch.no_grad():
         expected = model.decode(latent).sample
         with patched(model, backend="nkisim") as report:
-            found = model.decode(latent).sample
+            samples = model.decode(latent).sample
     assert not report.left_to_torch
     transposed = [
         name for name, module in model.named_modules() if "ConvTranspose" in type(module).__name__
     ]
     assert len(transposed) == TRANSPOSED_OF_OOBLECK
-    assert within_rounding(found, expected, 4 * DEEPEST)
+    assert within_rounding(samples, expected, 4 * DEEPEST)

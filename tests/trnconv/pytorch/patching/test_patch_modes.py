@@ -188,9 +188,9 @@ def test_nothing_lazy_leaves():
     with patched(model, backend="torch"):
         out = model(x)
         closure, generator, distribution = model.hidden
-        found = [out["y"], *out["parts"], closure(), next(generator), distribution.mean]
-    assert [type(each) for each in found] == [torch.Tensor] * 5
-    assert all(each is out["y"] for each in (found[0], found[2], found[3], found[4]))
+        results = [out["y"], *out["parts"], closure(), next(generator), distribution.mean]
+    assert [type(each) for each in results] == [torch.Tensor] * 5
+    assert all(each is out["y"] for each in (results[0], results[2], results[3], results[4]))
 
 
 @DEPRECATED
@@ -273,17 +273,17 @@ def test_threads():
     model, _ = causal()
     clips = [integers(1, 2, 3, 4, 5, seed=seed) for seed in range(4)]
     expected = [model(x) for x in clips]
-    found = {}
+    results = {}
     with patched(model, backend="torch"):
         workers = [
-            threading.Thread(target=lambda at=at: found.update({at: model(clips[at])}))
+            threading.Thread(target=lambda at=at: results.update({at: model(clips[at])}))
             for at in range(4)
         ]
         for worker in workers:
             worker.start()
         for worker in workers:
             worker.join()
-    assert all(torch.equal(found[at], expected[at]) for at in range(4))
+    assert all(torch.equal(results[at], expected[at]) for at in range(4))
 
 
 def test_casts_after_patching_behave_as_before():

@@ -43,8 +43,8 @@ def test_one_whose_forward_is_wrapped_cuts_as_it_likes():
     with torch.device("meta"):
         conv = splitter("KVAESafeConv3d", 32, 8, 1, dtype=torch.bfloat16)
         x = torch.empty(LARGE, dtype=torch.bfloat16)
-    own = conv.forward
-    conv.forward = partial(own)
+    original = conv.forward
+    conv.forward = partial(original)
     run = observe(torch.nn.Sequential(conv), lambda model: model(x))
     assert run.report.copied()["cache"] >= 2 * x.nbytes
 

@@ -144,12 +144,12 @@ def test_slices(name):
 
 def gradients(subject, model, phase):
     """The result, and gradients of what was given and of every parameter."""
-    given = subject.given(phase).requires_grad_()
+    x = subject.given(phase).requires_grad_()
     model.zero_grad()
-    y = subject.run(model, phase, given)
+    y = subject.run(model, phase, x)
     y.square().mean().backward()
     grads = {key: each.grad for key, each in model.named_parameters() if each.grad is not None}
-    return y.detach(), given.grad, {key: grad.clone() for key, grad in grads.items()}
+    return y.detach(), x.grad, {key: grad.clone() for key, grad in grads.items()}
 
 
 @pytest.mark.parametrize(
@@ -237,10 +237,10 @@ def test_threads(name):
     expected = [subject.both(*each) for each in zip(models, batches, strict=True)]
     for each in {id(each): each for each in models}.values():
         patch_(each, backend="torch")
-    found = {}
+    results = {}
 
     def work(at):
-        found[at] = subject.both(models[at], batches[at])
+        results[at] = subject.both(models[at], batches[at])
 
     workers = [threading.Thread(target=work, args=(at,)) for at in range(2)]
     for worker in workers:
@@ -248,4 +248,4 @@ def test_threads(name):
     for worker in workers:
         worker.join()
     for at in range(2):
-        assert_alike(found[at], expected[at])
+        assert_alike(results[at], expected[at])

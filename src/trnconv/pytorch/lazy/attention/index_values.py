@@ -63,10 +63,10 @@ def follow(func: Any, traits: Traits, args: Any, kwargs: Any, result: Any) -> No
         return
     on_host = {id(tensor): value for tensor, value in zip(read, values, strict=True)}
     with unseen():
-        given, named = mapped(Tensor, lambda tensor: on_host[id(tensor)], (args, kwargs))
-        if "device" in named:
-            named = {**named, "device": torch.device("cpu")}
-        made = func(*given, **named)
+        values_read, options = mapped(Tensor, lambda tensor: on_host[id(tensor)], (args, kwargs))
+        if "device" in options:
+            options = {**options, "device": torch.device("cpu")}
+        made = func(*values_read, **options)
     _remember(result, made)
 
 

@@ -145,8 +145,8 @@ def _head_filled(context: PatchContext, func: Any, args: Any, kwargs: Any) -> An
     mask = _base(args[0])
     if not isinstance(mask, FilledMask) or kwargs or _number(args[1]) != 0:
         return NotImplemented  # copy_ may be asked not to block: that is for devices
-    own = (mask, args[0].view_of.cell)
-    if any(reader not in own for reader in readers(mask.operand_storages())):
+    known_readers = (mask, args[0].view_of.cell)
+    if any(reader not in known_readers for reader in readers(mask.operand_storages())):
         return NotImplemented
     meta, tokens = args[0].view_of.meta, mask.shape[-1]
     row, first = divmod(meta.storage_offset(), tokens)
@@ -163,15 +163,15 @@ def _recorded(
 ) -> LazyTensor:
     """The result of an operator that was not called: as large as its operands together."""
     like = operator.args[0]
-    given = [arg.shape for arg in operator.args if isinstance(arg, Tensor)]
-    together = torch.broadcast_shapes(*given)  # type: ignore[no-untyped-call]
+    shapes = [arg.shape for arg in operator.args if isinstance(arg, Tensor)]
+    together = torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call]
     sizes = torch.Size((1, 1, 1, *together))
     before = _base(like)
     counted = operator.counted()
     if isinstance(before, ComparedMask):
         counted += before.counted
-    own = (sizes, dtype, like.device)
-    return _shown(ComparedMask(kind, frames, own, operator.later(), counted), context)
+    layout = (sizes, dtype, like.device)
+    return _shown(ComparedMask(kind, frames, layout, operator.later(), counted), context)
 
 
 def _shown(mask: PendingMask, context: PatchContext) -> LazyTensor:
@@ -205,8 +205,8 @@ def mask_of(x: Any, kind: MaskKind) -> PendingMask | None:
     whole = meta.dim() >= 2 and tuple(meta.shape[-2:]) == (queries, keys)
     as_it_lies = whole and meta.stride()[-2:] == (keys, 1) and meta.storage_offset() == 0
     outer = zip(meta.shape[:-2], meta.stride()[:-2], strict=True)
-    alike = all(size == 1 or not step for size, step in outer)
-    return base if as_it_lies and alike else None
+    same_for_all = all(size == 1 or not step for size, step in outer)
+    return base if as_it_lies and same_for_all else None
 
 
 RECORDED_MASKS: dict[str, Recorder] = {

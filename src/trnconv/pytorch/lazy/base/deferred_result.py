@@ -1,4 +1,4 @@
-"""What was asked for and has not run: the result of a convolution, or of a norm."""
+"""Results that are not computed yet: of convolutions, norms and masks."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Pending(ABC):
         del activation
         return None
 
-    def asked_as(self, other: Any) -> Pending | None:
-        """The same convolution, asked in another way; None if it cannot be, or is none."""
-        del other
+    def rewritten(self, change: Any) -> Pending | None:
+        """The same result by a changed convolution; None if it cannot be, or is of none."""
+        del change
         return None

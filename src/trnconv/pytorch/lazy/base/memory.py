@@ -21,9 +21,9 @@ def storage_of(tensor: torch.Tensor) -> int:
     return key
 
 
-def same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+def same_memory(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether both are views of one storage."""
-    return storage_of(one) == storage_of(other)
+    return storage_of(tensor) == storage_of(other)
 
 
 def holders(tensor: torch.Tensor) -> int:

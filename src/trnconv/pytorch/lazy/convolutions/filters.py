@@ -37,8 +37,8 @@ class Filters:
         if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
             return False
         biases = [] if self.bias is None else [self.bias]
-        alike = all(tensor.dtype == video.dtype for tensor in (self.weight, *biases))
-        return alike and self.weight.shape[1] * self.groups == video.sizes[1]
+        one_type = all(tensor.dtype == video.dtype for tensor in (self.weight, *biases))
+        return one_type and self.weight.shape[1] * self.groups == video.sizes[1]
 
     @property
     def options(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int]:

@@ -79,8 +79,8 @@ def folding_wins(folded: ConvShape) -> bool:
     Folded sums are rounded elsewhere. So frames that do not mix are asked about one by one: however
     a video is cut into chunks, the answer is the same.
     """
-    asked = _one_frame(folded)
-    return _direct_ns(asked) <= _direct_ns(upsampled_before(asked))
+    frame = _one_frame(folded)
+    return _direct_ns(frame) <= _direct_ns(upsampled_before(frame))
 
 
 def _one_frame(folded: ConvShape) -> ConvShape:

@@ -52,8 +52,8 @@ def _padded(frames: Tensor, video: LazyVideo, stats: PatchStats) -> Tensor:
         return frames
     for mode in dict.fromkeys(video.modes):
         pads = [
-            pair if own == mode else (0, 0)
-            for pair, own in zip(video.pads, video.modes, strict=True)
+            pair if mode_of_axis == mode else (0, 0)
+            for pair, mode_of_axis in zip(video.pads, video.modes, strict=True)
         ]
         sides = [side for pair in reversed(pads) for side in pair]
         if any(sides):

@@ -24,10 +24,10 @@ def shown(video: LazyVideo, memory: Tensor, view: Tensor) -> LazyVideo | None:
         return video
     if view.dtype != memory.dtype or video.layout is AxisOrder.lines:
         return None
-    found = _shown(video, memory, view)
-    if found is None and (other := video.with_roles_exchanged()) is not None:
-        found = _shown(other, memory, view)
-    return found
+    frames = _shown(video, memory, view)
+    if frames is None and (other := video.with_roles_exchanged()) is not None:
+        frames = _shown(other, memory, view)
+    return frames
 
 
 def _shown(video: LazyVideo, memory: Tensor, view: Tensor) -> LazyVideo | None:

@@ -103,7 +103,7 @@ def moved_into_cells(context: PatchContext, x: Tensor) -> LazyTensor | None:
         channel,
     )
     pairs = zip(x.stride(), strides, x.shape, strict=True)
-    as_expected = all(own == needed or size == 1 for own, needed, size in pairs)
+    as_expected = all(step == needed or size == 1 for step, needed, size in pairs)
     if not as_expected or prod(x.shape) != whole.numel() or x.storage_offset():
         return None
     return _recorded(context, PendingCells(repeated.source, coarse, context.stats), x.shape)

@@ -68,7 +68,7 @@ def convolved(x: Tensor, filters: Filters, context: PatchContext) -> LazyTensor 
     window = filters.window()
     with passing():
         kept, pattern, moved = _reduced(video, window, context)
-        pending = PendingConv(_asked(kept, filters, window, context))
+        pending = PendingConv(_deferred(kept, filters, window, context))
     runs = pattern or (FrameRun(pending, 0, pending.shape[2]),)
     scaled = tuple(replace(run, base=pending, scale=moved) for run in runs)
     result = LazyVideo(scaled, video.dtype, video.layout, from_images=video.from_images)
@@ -104,15 +104,15 @@ def _reduced(
     moved = (1, 1)
     if not context.rewrites.before_upsample:
         return video, pattern, moved
-    if (found := frame_pattern(video, window)) is not None:
-        video, pattern = found
+    if (distinct := frame_pattern(video, window)) is not None:
+        video, pattern = distinct
     if (commuted := commuting(video, window)) is not None:
         video, factors = commuted
         moved = (factors[1], factors[2])
     return video, pattern, moved
 
 
-def _asked(
+def _deferred(
     video: LazyVideo, filters: Filters, window: Window3d, context: PatchContext
 ) -> DeferredConv:
     """The convolution with all it can take over; the rest is done first."""
@@ -141,7 +141,7 @@ def _asked(
     with unseen():
         w = w.reshape(*w.shape[:2], *window.kernel)
     bias = None if filters.bias is None else alias_of(filters.bias)
-    asked = DeferredConv(
+    conv = DeferredConv(
         pieces=pieces,
         w=w,
         bias=bias,
@@ -153,14 +153,14 @@ def _asked(
         scale_shift=None if scaled is None else scaled.scale_shift,
         later=operands.later,
     )
-    return with_fold(asked)
+    return with_fold(conv)
 
 
-def with_fold(asked: DeferredConv) -> DeferredConv:
+def with_fold(conv: DeferredConv) -> DeferredConv:
     """The same; if it upsamples, with the convolution that it takes the place of."""
-    if asked.spec.upsample == (1, 1, 1):
-        return asked
-    return replace(asked, instead_of=upsampled_before(asked.problem))
+    if conv.spec.upsample == (1, 1, 1):
+        return conv
+    return replace(conv, instead_of=upsampled_before(conv.problem))
 
 
 def _after_movement(video: LazyVideo, window: Window3d, context: PatchContext) -> ConvOperands:
@@ -334,8 +334,8 @@ def _base_like(
             made = done(replace(video, layout=AxisOrder.video), context.stats)
             return made, counted(video.runs)
         seen = value.elements() if isinstance(value, LazyTensor) else value
-    own = () if isinstance(value, LazyTensor) else (Counted.of(value),)
-    return as_video(seen, like.layout, like.sizes), own
+    counts = () if isinstance(value, LazyTensor) else (Counted.of(value),)
+    return as_video(seen, like.layout, like.sizes), counts
 
 
 def _instead(x: LazyTensor, pending: Pending) -> LazyTensor:

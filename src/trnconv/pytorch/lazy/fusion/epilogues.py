@@ -41,15 +41,15 @@ def _convolution(context: PatchContext, func: Any, args: Any, kwargs: Any) -> An
     rank = weight.dim() - 2
     if transposed:
         options = (stride, padding, added, groups, dilation)
-        given = value_of(x)
+        operand = value_of(x)
         with passing():
             convolve = getattr(functional, f"conv_transpose{rank}d")
-            y = convolve(given, weight, bias, *options, backend=context.backend)
-        count_transposed(context.stats, module, given, weight, None, *options)
+            y = convolve(operand, weight, bias, *options, backend=context.backend)
+        count_transposed(context.stats, module, operand, weight, None, *options)
         return y
     filters = Filters(weight, bias, stride, padding, dilation, groups)
-    found = convolved(x, filters, context)
-    return eager(value_of(x), filters, context) if found is None else found
+    result = convolved(x, filters, context)
+    return eager(value_of(x), filters, context) if result is None else result
 
 
 def eager(x: Tensor, filters: Filters, context: PatchContext) -> Tensor:
@@ -82,8 +82,8 @@ def _sum(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     del func
     if not context.rewrites.fuse_epilogues or kwargs or len(args) != 2:
         return NotImplemented
-    found = plus(*args)
-    return NotImplemented if found is None else found
+    fused = plus(*args)
+    return NotImplemented if fused is None else fused
 
 
 def _activation(named: Callable[..., str]) -> Recorder:
@@ -95,15 +95,15 @@ def _activation(named: Callable[..., str]) -> Recorder:
 
         def by_torch(y: Tensor) -> Tensor:
             with passing():
-                given = (y, *options)
+                operands = (y, *options)
                 framed = None
                 if context.reproducible:
-                    framed = on_each_frame(traits_of(func).name, func, given, kwargs)
-                result: Tensor = func(*given, **kwargs) if framed is None else framed
+                    framed = on_each_frame(traits_of(func).name, func, operands, kwargs)
+                result: Tensor = func(*operands, **kwargs) if framed is None else framed
                 return result
 
-        found = activated(x, name, by_torch) if name else None
-        return NotImplemented if found is None else found
+        fused = activated(x, name, by_torch) if name else None
+        return NotImplemented if fused is None else fused
 
     return record
 

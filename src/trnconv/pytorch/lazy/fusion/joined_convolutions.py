@@ -14,7 +14,7 @@ import torch
 from trnconv.ask.launches import launches
 from trnconv.geometry import CIRCULAR, ZEROS
 from trnconv.pytorch.backends.conv_call import ConvSpec
-from trnconv.pytorch.lazy.convolutions.deferred_conv import DeferredConv, PendingConv, are_one
+from trnconv.pytorch.lazy.convolutions.deferred_conv import DeferredConv, PendingConv, are_same
 from trnconv.pytorch.lazy.frames.materialize import stored
 from trnconv.pytorch.lazy.frames.video import FrameRun, LazyVideo, spliced
 from trnconv.pytorch.lazy.fusion.convolution import counted, run_of, with_fold
@@ -38,13 +38,13 @@ def joined(video: LazyVideo, context: PatchContext) -> LazyVideo:
     return replace(video, runs=tuple(runs))
 
 
-def _whole(one: FrameRun, other: FrameRun, context: PatchContext) -> FrameRun | None:
-    first, second = one.base, other.base
+def _whole(before: FrameRun, after: FrameRun, context: PatchContext) -> FrameRun | None:
+    first, second = before.base, after.base
     if not (isinstance(first, PendingConv) and isinstance(second, PendingConv)):
         return None
-    if first is second or not (one.whole and other.whole):
+    if first is second or not (before.whole and after.whole):
         return None
-    both = first.continued_by(second, lambda own, following: _of_both(own, following, context))
+    both = first.continued_by(second, lambda early, late: _of_both(early, late, context))
     return None if both is None else FrameRun(both, 0, both.shape[2])
 
 
@@ -59,33 +59,33 @@ def _of_both(
         return None
     runs = video.runs
     policy = with_proven_range(context.policy_for(first.module), runs, context)
-    asked = replace(
+    joint = replace(
         first,
         pieces=tuple(stored(run) for run in runs),
         spec=replace(spec, accuracy=policy.text()),
         counted=(*first.counted, *second.counted, *counted(runs)),
     )
-    problem = asked.problem
+    problem = joint.problem
     if len(runs) > 1 and len(launches(problem)) > 1:
         return None
     frames = first.problem.out_sizes()[0] + second.problem.out_sizes()[0]
     if problem.out_sizes()[0] != frames:
         return None
     first.stats.joined[first.module] += 1
-    return with_fold(asked)
+    return with_fold(joint)
 
 
 def _is_one_layer(first: DeferredConv, second: DeferredConv) -> bool:
     if (first.module, first.backend) != (second.module, second.backend):
         return False
     if first.bias is None or second.bias is None:
-        return first.bias is second.bias and are_one(first.w, second.w)
-    return are_one(first.w, second.w) and are_one(first.bias, second.bias)
+        return first.bias is second.bias and are_same(first.w, second.w)
+    return are_same(first.w, second.w) and are_same(first.bias, second.bias)
 
 
-def _is_bare(asked: DeferredConv) -> bool:
+def _is_bare(conv: DeferredConv) -> bool:
     """Whether nothing else went into it."""
-    return asked.residual is None and asked.scale_shift is None and asked.later is None
+    return conv.residual is None and conv.scale_shift is None and conv.later is None
 
 
 def _spec_of_both(first: ConvSpec, second: ConvSpec) -> ConvSpec | None:
@@ -121,24 +121,24 @@ def _input_of_both(first: DeferredConv, second: DeferredConv) -> LazyVideo | Non
 
     They have to lie in one memory: a kernel of many pieces is none the better for it.
     """
-    one, other = _video(first), _video(second)
-    if one is None or other is None:
+    former, latter = _video(first), _video(second)
+    if former is None or latter is None:
         return None
-    frames = one.sizes[2]
+    frames = former.sizes[2]
     made = first.problem.out_sizes()[0] * first.spec.stride[0]
     halo = first.spec.before[0] + frames - made
-    if not 0 <= halo <= min(frames, other.sizes[2]):
+    if not 0 <= halo <= min(frames, latter.sizes[2]):
         return None
-    behind, ahead = one.frames(frames - halo, frames), other.frames(0, halo)
-    before = one.frames(0, frames - halo)
-    if behind is None or ahead is None or before is None:
+    behind, ahead = former.frames(frames - halo, frames), latter.frames(0, halo)
+    alone = former.frames(0, frames - halo)
+    if behind is None or ahead is None or alone is None:
         return None
     if halo > 0 and behind.runs != ahead.runs:
         return None
-    both = spliced([before, other])
+    both = spliced([alone, latter])
     pieces = len(first.pieces) + len(second.pieces)
     return both if both is not None and len(both.runs) < pieces else None
 
 
-def _video(asked: DeferredConv) -> LazyVideo | None:
-    return spliced([LazyVideo((run_of(piece),), piece.dtype) for piece in asked.pieces])
+def _video(conv: DeferredConv) -> LazyVideo | None:
+    return spliced([LazyVideo((run_of(piece),), piece.dtype) for piece in conv.pieces])

@@ -51,8 +51,8 @@ class LowVideo:
     def of(video: LazyVideo) -> LowVideo | None:
         """None if it is not all of one base, upsampled by whole numbers."""
         first = video.runs[0]
-        alike = all((run.base, run.scale) == (first.base, first.scale) for run in video.runs)
-        if not alike or video.pads != NO_PADS or first.scale[0] != first.scale[1]:
+        of_one_base = all((run.base, run.scale) == (first.base, first.scale) for run in video.runs)
+        if not of_one_base or video.pads != NO_PADS or first.scale[0] != first.scale[1]:
             return None
         frames = [
             frame
@@ -105,15 +105,15 @@ class DeferredNorm:
     def _modulated(self, scale: LowVideo) -> Tensor | None:
         """With scale and shift: statistics, and a kernel that does the rest."""
         backend, shift = self.context.backend, self.shift
-        asked = replace(self.call, activation=IDENTITY)
+        linear = replace(self.call, activation=IDENTITY)
         call = ModulationCall(scale.factor, scale.frame_map, self.call.activation)
         if shift is None or modulation_refusal(self.source, call, backend):
             return None
-        if factors_refusal(self.source, asked, backend, has_beta=self.beta is not None):
+        if factors_refusal(self.source, linear, backend, has_beta=self.beta is not None):
             return None
         x, _ = self._in_memory()
         low = (scale.tensor(self.context), shift.tensor(self.context))
-        scale_shift = group_factors(x, self.gamma, self.beta, asked, backend)
+        scale_shift = group_factors(x, self.gamma, self.beta, linear, backend)
         return modulated(x, low, scale_shift, call, backend)
 
     def _in_memory(self) -> tuple[Tensor, NormCall]:

@@ -21,56 +21,56 @@ Tensor = torch.Tensor
 _MOST_PARTS = 2  # tensors of a norm
 
 
-def conv_to_norm(asked: Sequence[DeferredNorm], dtype: torch.dtype) -> PendingConv | None:
+def conv_to_norm(norms: Sequence[DeferredNorm], dtype: torch.dtype) -> PendingConv | None:
     """The convolution, not run, that these norms are all frames of; None: they are done apart."""
-    if not asked[0].context.rewrites.norm_epilogues:
+    if not norms[0].context.rewrites.norm_epilogues:
         return None
-    base, at = asked[0].source.runs[0].base, 0
-    if not isinstance(base, PendingConv) or len(asked) > _MOST_PARTS or base.dtype != dtype:
+    base, at = norms[0].source.runs[0].base, 0
+    if not isinstance(base, PendingConv) or len(norms) > _MOST_PARTS or base.dtype != dtype:
         return None
-    for norm in asked:
+    for norm in norms:
         if not _is_next(norm, base, at):
             return None
         at = norm.source.runs[0].stop
-    return base if at == base.shape[2] and _wins(base, asked) else None
+    return base if at == base.shape[2] and _wins(base, norms) else None
 
 
-def _is_next(asked: DeferredNorm, base: object, at: int) -> bool:
+def _is_next(norm: DeferredNorm, base: object, at: int) -> bool:
     """Whether a norm is of frames of a base from one on, and a kernel's."""
-    run = asked.source.runs[0]
-    plain = len(asked.source.runs) == 1 and run.plain and asked.scale is None
-    weighed = asked.beta is None or asked.gamma is not None
-    return run.base is base and run.start == at and plain and weighed and not asked.by_groups
+    run = norm.source.runs[0]
+    plain = len(norm.source.runs) == 1 and run.plain and norm.scale is None
+    weighed = norm.beta is None or norm.gamma is not None
+    return run.base is base and run.start == at and plain and weighed and not norm.by_groups
 
 
-def _wins(base: PendingConv, asked: Sequence[DeferredNorm]) -> bool:
+def _wins(base: PendingConv, norms: Sequence[DeferredNorm]) -> bool:
     """Whether the epilogue is the faster place; on the meta device, whether it is one at all.
 
     There nothing runs, and who plans what was recorded compares prices.
     """
-    machine, cores = place_of(base, asked[0].context.backend)
+    machine, cores = place_of(base, norms[0].context.backend)
     bare = base.question(machine)
     if bare is None:
         return False
-    norm = _norming(asked[0]).end(base.shape[1], keeps=True, first=_cut(asked))
+    norm = _norming(norms[0]).end(base.shape[1], keeps=True, first=_cut(norms))
     question = replace(bare, end=replace(bare.end, norm=norm))
     return (
         is_searched(question) if base.device.type == "meta" else is_normed_faster(question, cores)
     )
 
 
-def _norming(asked: DeferredNorm) -> OutputNorming:
-    return OutputNorming(asked.call, asked.gamma, asked.beta)
+def _norming(norm: DeferredNorm) -> OutputNorming:
+    return OutputNorming(norm.call, norm.gamma, norm.beta)
 
 
-def _cut(asked: Sequence[DeferredNorm]) -> int:
+def _cut(norms: Sequence[DeferredNorm]) -> int:
     """Frames of the first of two norms; 0 if there is one."""
-    return asked[0].source.runs[0].stop if len(asked) > 1 else 0
+    return norms[0].source.runs[0].stop if len(norms) > 1 else 0
 
 
-def normed_by(base: PendingConv, asked: Sequence[DeferredNorm]) -> tuple[Tensor, ...]:
+def normed_by(base: PendingConv, norms: Sequence[DeferredNorm]) -> tuple[Tensor, ...]:
     """The norms of a convolution's result, with that if anybody else may read it."""
-    return base.run_normed(_norming(asked[0]), keeps=_is_read(base), first=_cut(asked))
+    return base.run_normed(_norming(norms[0]), keeps=_is_read(base), first=_cut(norms))
 
 
 def _is_read(base: PendingConv) -> bool:

@@ -25,28 +25,28 @@ TO_CHANNELS_LAST, _FROM_CHANNELS_LAST = (0, 2, 3, 4, 1), (0, 4, 1, 2, 3)
 
 
 def recorded(
-    part: NormPart, asked: DeferredNorm, dtype: torch.dtype, operator: Operator
+    part: NormPart, norm: DeferredNorm, dtype: torch.dtype, operator: Operator
 ) -> LazyTensor:
     """The result of an operator, that was not called."""
-    n, c, t, h, w = asked.source.sizes
+    n, c, t, h, w = norm.source.sizes
     per_channel = part in (NormPart.squares, NormPart.scaled, NormPart.whole)
     sizes = torch.Size((n, c if per_channel else 1, t, h, w))
-    last = asked.axis != CHANNELS
-    layout = AxisOrder.video if last else asked.source.layout
+    last = norm.axis != CHANNELS
+    layout = AxisOrder.video if last else norm.source.layout
     run = operator.later()
 
     def by_torch() -> Tensor:
         seen = run()
         return as_video(seen.permute(_FROM_CHANNELS_LAST) if last else seen, layout, sizes)
 
-    pending = PendingNorm(part, asked, (sizes, dtype), by_torch, operator.counted())
+    pending = PendingNorm(part, norm, (sizes, dtype), by_torch, operator.counted())
     video = LazyVideo(
-        (FrameRun(pending, 0, t),), dtype, layout, from_images=asked.source.from_images
+        (FrameRun(pending, 0, t),), dtype, layout, from_images=norm.source.from_images
     )
     memory = as_memory(video)
     with unseen():
         meta = memory.permute(TO_CHANNELS_LAST) if last else memory
-    cell = LazyCell(memory, video, asked.context, owns=True)
+    cell = LazyCell(memory, video, norm.context, owns=True)
     return LazyTensor(ViewOf(cell, meta), video.device)
 
 
@@ -103,9 +103,9 @@ def _known_to_kernels(x: Any, axis: int, context: PatchContext) -> LazyVideo | N
     video = frames_along(x, axis)
     if video is None or not all(video.sizes):
         return None
-    own = video.runs[0].base.dtype
-    known = own in TYPES and runs_kernels(video, context.backend)
-    return replace(video, dtype=own) if known else None
+    stored = video.runs[0].base.dtype
+    known = stored in TYPES and runs_kernels(video, context.backend)
+    return replace(video, dtype=stored) if known else None
 
 
 def _is_of_plain_frames(video: LazyVideo) -> bool:
@@ -113,23 +113,23 @@ def _is_of_plain_frames(video: LazyVideo) -> bool:
 
 
 @dataclass(frozen=True)
-class FoundPart:
+class RecognizedPart:
     """A part of a norm that has not run, with channels along the axis where the model looks."""
 
-    asked: DeferredNorm
+    norm: DeferredNorm
     dtype: torch.dtype
 
 
-def part_of(x: Any, *parts: NormPart) -> FoundPart | None:
+def part_of(x: Any, *parts: NormPart) -> RecognizedPart | None:
     """The part of a norm that x shows all of, or stands for along channels."""
     if not isinstance(x, LazyTensor) or x.view_of.cell.video is None:
         return None
     base = x.view_of.cell.video.runs[0].base
-    if not isinstance(base, PendingNorm) or base.asked is None or base.part not in parts:
+    if not isinstance(base, PendingNorm) or base.norm is None or base.part not in parts:
         return None
-    for axis in (base.asked.axis, *{CHANNELS, LAST} - {base.asked.axis}):
-        if _shows(x, axis, base, base.asked.source.layout):
-            return FoundPart(replace(base.asked, axis=axis), base.dtype)
+    for axis in (base.norm.axis, *{CHANNELS, LAST} - {base.norm.axis}):
+        if _shows(x, axis, base, base.norm.source.layout):
+            return RecognizedPart(replace(base.norm, axis=axis), base.dtype)
     return None
 
 
@@ -149,23 +149,23 @@ def _shows(x: LazyTensor, axis: int, base: PendingNorm, layout: AxisOrder) -> bo
     return video.layout is layout
 
 
-def is_source(x: Any, asked: DeferredNorm) -> bool:
+def is_source(x: Any, norm: DeferredNorm) -> bool:
     """Whether x is what the norm is about, in any type that loses nothing."""
-    video = frames_along(x, asked.axis)
+    video = frames_along(x, norm.axis)
     if video is None or video.pads != NO_PADS:
         return False
-    return (video.runs, video.layout) == (asked.source.runs, asked.source.layout)
+    return (video.runs, video.layout) == (norm.source.runs, norm.source.layout)
 
 
-def is_per_channel(value: Any, asked: DeferredNorm, rank: int) -> bool:
+def is_per_channel(value: Any, norm: DeferredNorm, rank: int) -> bool:
     """Whether a tensor has a number for each channel, and for nothing else."""
     if not isinstance(value, Tensor) or isinstance(value, LazyTensor) or value.dim() > rank:
         return False
     sizes = (1,) * (rank - value.dim()) + tuple(value.shape)
-    channels = asked.source.sizes[1]
-    return all(size == (channels if at == asked.axis else 1) for at, size in enumerate(sizes))
+    channels = norm.source.sizes[1]
+    return all(size == (channels if at == norm.axis else 1) for at, size in enumerate(sizes))
 
 
-def rank_of(asked: DeferredNorm) -> int:
+def rank_of(norm: DeferredNorm) -> int:
     """Dimensions of the tensors of the model."""
-    return 4 if asked.source.layout is AxisOrder.images else 5
+    return 4 if norm.source.layout is AxisOrder.images else 5

@@ -40,19 +40,19 @@ class ScaledInput:
 
 def scaled_input(runs: Sequence[FrameRun], shape: ConvShape, policy: Policy) -> ScaledInput | None:
     """The input of a convolution before its norm; None if it has none, or does better behind it."""
-    asked = _norm_of(runs)
-    if asked is None or shape.upsample != (1, 1, 1) or shape.groups != 1:
+    norm = _norm_of(runs)
+    if norm is None or shape.upsample != (1, 1, 1) or shape.groups != 1:
         return None
-    source, call = asked.source, asked.call
-    backend, has_beta = asked.context.backend, asked.beta is not None
+    source, call = norm.source, norm.call
+    backend, has_beta = norm.context.backend, norm.beta is not None
     if factors_refusal(source, call, backend, has_beta=has_beta):
         return None
     problem = call.problem(source.sizes, dtype_name(source), has_beta=has_beta)
     assert isinstance(problem, GroupNorm)
     if not prologue_wins(shape, policy, problem, *place_of(source, backend)):
         return None
-    x = dense(stored(source.runs[0]), asked.context.stats)
-    return ScaledInput(x, group_factors(x, asked.gamma, asked.beta, call, backend), call.activation)
+    x = dense(stored(source.runs[0]), norm.context.stats)
+    return ScaledInput(x, group_factors(x, norm.gamma, norm.beta, call, backend), call.activation)
 
 
 def _norm_of(runs: Sequence[FrameRun]) -> DeferredNorm | None:
@@ -60,14 +60,14 @@ def _norm_of(runs: Sequence[FrameRun]) -> DeferredNorm | None:
     base = runs[0].base
     if len(runs) > 1 or not runs[0].whole or not isinstance(base, PendingNorm):
         return None
-    asked = base.asked
-    if asked is None or base.part is not NormPart.whole or asked.call.kind != GROUPS:
+    norm = base.norm
+    if norm is None or base.part is not NormPart.whole or norm.call.kind != GROUPS:
         return None
-    if asked.scale is not None:
+    if norm.scale is not None:
         return None
-    source = asked.source
+    source = norm.source
     plain = len(source.runs) == 1 and source.runs[0].whole and source.dtype == base.dtype
-    return asked if plain and source.sizes[0] == 1 else None
+    return norm if plain and source.sizes[0] == 1 else None
 
 
 @lru_cache(_COMPARED)
@@ -78,11 +78,11 @@ def prologue_wins(
 
     Whether its epilogue adds a residual is not known yet: either way there has to be a plan.
     """
-    asked = Question(shape, machine, norm.dtype, policy=policy)
-    scaled = replace(asked, start=start_of(norm.activation))
+    bare = Question(shape, machine, norm.dtype, policy=policy)
+    scaled = replace(bare, start=start_of(norm.activation))
     added = replace(scaled, end=end_of(IDENTITY, BEFORE, ""))
     parts = norm.in_launches()
     reduced = sum(part.factors_price(machine, cores).ns for part in parts)
     applied = sum(part.apply_price(machine, cores).ns for part in parts)
-    wins = priced(scaled, cores) + reduced < priced(asked, cores) + applied
+    wins = priced(scaled, cores) + reduced < priced(bare, cores) + applied
     return wins and is_planned(added, cores)

@@ -36,12 +36,12 @@ def with_proven_range(policy: Policy, runs: Sequence[FrameRun], context: PatchCo
 
     Elsewhere calls look at their data.
     """
-    given = context.policy
-    if not on_neuron(runs[0].base) or policy.x_max is not None or given.accuracy == DIRECT:
+    model_policy = context.policy
+    if not on_neuron(runs[0].base) or policy.x_max is not None or model_policy.accuracy == DIRECT:
         return policy
     bounds = [run.base.largest for run in runs if isinstance(run.base, Pending)]
     known = [bound for bound in bounds if bound is not None]
-    return replace(given, x_max=max(known)) if len(known) == len(runs) else policy
+    return replace(model_policy, x_max=max(known)) if len(known) == len(runs) else policy
 
 
 def largest_of(

@@ -28,7 +28,7 @@ from trnconv.pytorch.lazy.norms.norm_parts import (
     LAST,
     TO_CHANNELS_LAST,
     TYPES,
-    FoundPart,
+    RecognizedPart,
     frames_along,
     is_per_channel,
     is_source,
@@ -62,8 +62,8 @@ def _lengths(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     source = source_of(x, axis, context) if lies_in_order(x, axis) else None
     if source is None:
         return NotImplemented
-    asked = DeferredNorm(source, axis, NormCall(LENGTH), context)
-    return recorded(NormPart.lengths, asked, x.dtype, Operator(func, args, kwargs))
+    norm = DeferredNorm(source, axis, NormCall(LENGTH), context)
+    return recorded(NormPart.lengths, norm, x.dtype, Operator(func, args, kwargs))
 
 
 def _squares(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
@@ -74,8 +74,8 @@ def _squares(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     for axis in (CHANNELS, LAST):
         source = source_of(x, axis, context) if lies_in_order(x, axis) else None
         if source is not None:
-            asked = DeferredNorm(source, axis, NormCall(MEAN_SQUARE), context)
-            return recorded(NormPart.squares, asked, x.dtype, Operator(func, args, kwargs))
+            norm = DeferredNorm(source, axis, NormCall(MEAN_SQUARE), context)
+            return recorded(NormPart.squares, norm, x.dtype, Operator(func, args, kwargs))
     return NotImplemented
 
 
@@ -86,9 +86,9 @@ def _means(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     if squares is None or kwargs or len(args) != 3 or not args[2]:
         return NotImplemented
     dims = args[1]
-    if dims is None or [dim % args[0].dim() for dim in dims] != [squares.asked.axis]:
+    if dims is None or [dim % args[0].dim() for dim in dims] != [squares.norm.axis]:
         return NotImplemented
-    return recorded(NormPart.means, squares.asked, squares.dtype, Operator(func, args, kwargs))
+    return recorded(NormPart.means, squares.norm, squares.dtype, Operator(func, args, kwargs))
 
 
 def _at_least(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
@@ -97,10 +97,10 @@ def _at_least(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     lengths = part_of(args[0], NormPart.lengths)
     if lengths is None or kwargs or not _is_number(args[1]):
         return NotImplemented
-    if lengths.asked.call.eps != 0 or not 0 < args[1] <= _LARGEST_LENGTH_EPS:
+    if lengths.norm.call.eps != 0 or not 0 < args[1] <= _LARGEST_LENGTH_EPS:
         return NotImplemented
-    asked = _asking(lengths.asked, eps=float(args[1]))
-    return recorded(NormPart.lengths, asked, lengths.dtype, Operator(func, args, kwargs))
+    norm = _with_call(lengths.norm, eps=float(args[1]))
+    return recorded(NormPart.lengths, norm, lengths.dtype, Operator(func, args, kwargs))
 
 
 def _root(to: NormPart) -> Recorder:
@@ -109,9 +109,9 @@ def _root(to: NormPart) -> Recorder:
     def record(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         del context
         means = part_of(args[0], NormPart.means)
-        if means is None or means.asked.call.eps <= 0:
+        if means is None or means.norm.call.eps <= 0:
             return NotImplemented
-        return recorded(to, means.asked, means.dtype, Operator(func, args, kwargs))
+        return recorded(to, means.norm, means.dtype, Operator(func, args, kwargs))
 
     return record
 
@@ -121,7 +121,7 @@ def _quotient(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     del context
     x, below = args
     part = None if kwargs else part_of(below, NormPart.lengths, NormPart.roots)
-    if part is None or part.asked.call.eps <= 0:
+    if part is None or part.norm.call.eps <= 0:
         return NotImplemented
     return _whole_of(x, part, Operator(func, args, kwargs))
 
@@ -142,44 +142,44 @@ def _product(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     return NotImplemented
 
 
-def _whole_of(x: Any, part: FoundPart, operator: Operator) -> Any:
-    asked = part.asked
-    if not is_source(x, asked):
+def _whole_of(x: Any, part: RecognizedPart, operator: Operator) -> Any:
+    norm = part.norm
+    if not is_source(x, norm):
         return NotImplemented
     dtype = torch.promote_types(x.dtype, part.dtype)
-    return recorded(NormPart.whole, asked, dtype, operator)
+    return recorded(NormPart.whole, norm, dtype, operator)
 
 
-def _scaled(whole: FoundPart, other: Any, operator: Operator) -> Any:
-    asked = whole.asked
-    if asked.call.activation != IDENTITY:
+def _scaled(whole: RecognizedPart, other: Any, operator: Operator) -> Any:
+    norm = whole.norm
+    if norm.call.activation != IDENTITY:
         return NotImplemented
-    if asked.by_groups:
-        low = None if asked.scale is not None else _low(other, asked)
+    if norm.by_groups:
+        low = None if norm.scale is not None else _low(other, norm)
         if low is None:
             return NotImplemented
-        return recorded(NormPart.scaled, replace(asked, scale=low), whole.dtype, operator)
+        return recorded(NormPart.scaled, replace(norm, scale=low), whole.dtype, operator)
     number = _is_number(other)
-    if asked.beta is not None or not (number or _is_gamma(other, asked)):
+    if norm.beta is not None or not (number or _is_gamma(other, norm)):
         return NotImplemented
     if number:
-        scaled = _asking(asked, factor=asked.call.factor * float(other))
+        scaled = _with_call(norm, factor=norm.call.factor * float(other))
         return recorded(NormPart.whole, scaled, whole.dtype, operator)
     dtype = torch.promote_types(whole.dtype, other.dtype)
-    return recorded(NormPart.whole, replace(asked, gamma=alias_of(other)), dtype, operator)
+    return recorded(NormPart.whole, replace(norm, gamma=alias_of(other)), dtype, operator)
 
 
-def _is_gamma(value: Any, asked: DeferredNorm) -> bool:
-    return asked.gamma is None and is_per_channel(value, asked, rank_of(asked))
+def _is_gamma(value: Any, norm: DeferredNorm) -> bool:
+    return norm.gamma is None and is_per_channel(value, norm, rank_of(norm))
 
 
-def _low(x: Any, asked: DeferredNorm) -> LowVideo | None:
+def _low(x: Any, norm: DeferredNorm) -> LowVideo | None:
     """A video of a lower resolution for one that has group norms; None if it is none."""
     video = frames_along(x, CHANNELS) if isinstance(x, LazyTensor) else None
-    source = asked.source
+    source = norm.source
     if video is None or video.sizes != source.sizes or video.dtype != source.dtype:
         return None
-    plain = source.layout is AxisOrder.video and source.sizes[0] == 1 and asked.call.kind == GROUPS
+    plain = source.layout is AxisOrder.video and source.sizes[0] == 1 and norm.call.kind == GROUPS
     return LowVideo.of(video) if plain else None
 
 
@@ -197,32 +197,32 @@ def _sum(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     means, whole = part_of(x, NormPart.means), part_of(x, NormPart.whole)
     if whole is not None:
         return _shifted(whole, other, operator)
-    if means is None or not _is_number(other) or means.asked.call.eps != 0:
+    if means is None or not _is_number(other) or means.norm.call.eps != 0:
         return NotImplemented
-    return recorded(NormPart.means, _asking(means.asked, eps=float(other)), means.dtype, operator)
+    return recorded(NormPart.means, _with_call(means.norm, eps=float(other)), means.dtype, operator)
 
 
-def _modulated(scaled: FoundPart, added: Any, operator: Operator) -> Any:
+def _modulated(scaled: RecognizedPart, added: Any, operator: Operator) -> Any:
     """A group norm times a video, plus another that is upsampled alike."""
-    asked = scaled.asked
-    low = _low(added, asked)
-    if asked.scale is None or low is None:
+    norm = scaled.norm
+    low = _low(added, norm)
+    if norm.scale is None or low is None:
         return NotImplemented
-    if (low.factor, low.frame_map) != (asked.scale.factor, asked.scale.frame_map):
+    if (low.factor, low.frame_map) != (norm.scale.factor, norm.scale.frame_map):
         return NotImplemented
-    return recorded(NormPart.whole, replace(asked, shift=low), scaled.dtype, operator)
+    return recorded(NormPart.whole, replace(norm, shift=low), scaled.dtype, operator)
 
 
-def _shifted(whole: FoundPart, other: Any, operator: Operator) -> Any:
-    asked = whole.asked
-    if asked.call.activation != IDENTITY or asked.by_groups:
+def _shifted(whole: RecognizedPart, other: Any, operator: Operator) -> Any:
+    norm = whole.norm
+    if norm.call.activation != IDENTITY or norm.by_groups:
         return NotImplemented
     if _is_number(other) and other == 0:
-        return recorded(NormPart.whole, asked, whole.dtype, operator)
-    if asked.beta is not None or not is_per_channel(other, asked, rank_of(asked)):
+        return recorded(NormPart.whole, norm, whole.dtype, operator)
+    if norm.beta is not None or not is_per_channel(other, norm, rank_of(norm)):
         return NotImplemented
     dtype = torch.promote_types(whole.dtype, other.dtype)
-    return recorded(NormPart.whole, replace(asked, beta=alias_of(other)), dtype, operator)
+    return recorded(NormPart.whole, replace(norm, beta=alias_of(other)), dtype, operator)
 
 
 def _cast(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
@@ -232,7 +232,7 @@ def _cast(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         return NotImplemented
     whole = part_of(x, NormPart.whole)
     if whole is not None and dtype in TYPES:
-        return recorded(NormPart.whole, whole.asked, dtype, Operator(func, args, kwargs))
+        return recorded(NormPart.whole, whole.norm, dtype, Operator(func, args, kwargs))
     if x.dim() != 5 or not lies_in_order(x, LAST) or source_of(x, LAST, context) is None:
         return NotImplemented
     video = frames_along(x, LAST)
@@ -266,14 +266,15 @@ def group_normed(
     if x.dtype != source.dtype or any(isinstance(tensor, LazyTensor) for tensor in weights):
         return NotImplemented
     kind = FRAME_GROUPS if source.layout is AxisOrder.images and source.sizes[2] > 1 else GROUPS
-    gamma, beta = (None if given is None else alias_of(given) for given in (weight, bias))
-    asked = DeferredNorm(source, CHANNELS, NormCall(kind, eps, groups), context, gamma, beta)
+    gamma = None if weight is None else alias_of(weight)
+    beta = None if bias is None else alias_of(bias)
+    norm = DeferredNorm(source, CHANNELS, NormCall(kind, eps, groups), context, gamma, beta)
     operator = Operator(torch.group_norm, (x, groups, weight, bias, eps), {})
-    return recorded(NormPart.whole, asked, x.dtype, operator)
+    return recorded(NormPart.whole, norm, x.dtype, operator)
 
 
-def _asking(asked: DeferredNorm, **changes: Any) -> DeferredNorm:
-    return replace(asked, call=replace(asked.call, **changes))
+def _with_call(norm: DeferredNorm, **changes: Any) -> DeferredNorm:
+    return replace(norm, call=replace(norm.call, **changes))
 
 
 def _is_number(value: Any) -> bool:

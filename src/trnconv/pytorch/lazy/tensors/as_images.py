@@ -36,7 +36,7 @@ def put_in_order(x: Tensor) -> None:
     others = [reader for reader in pending_reads.readers(run.base.reads()) if reader is not cell]
     if any(isinstance(other, LazyCell) and other.is_of(run.base) for other in others):
         return  # it would run twice
-    pending = run.base.asked_as(_of_images)
+    pending = run.base.rewritten(_of_images)
     if pending is not None:
         images = LazyVideo(
             (FrameRun(pending, 0, 1),), video.dtype, AxisOrder.images, from_images=True
@@ -44,21 +44,21 @@ def put_in_order(x: Tensor) -> None:
         cell.made_of(images)
 
 
-def _of_images(asked: DeferredConv) -> DeferredConv | None:
+def _of_images(conv: DeferredConv) -> DeferredConv | None:
     """The same convolution of images; None if it cannot be, or gains nothing."""
-    spec, shape = asked.spec, asked.problem
-    if len(asked.pieces) > 1 or asked.later is not None or spec.reproducible:
+    spec, shape = conv.spec, conv.problem
+    if len(conv.pieces) > 1 or conv.later is not None or spec.reproducible:
         return None
-    if shape.batch > 1 or asked.pieces[0].shape[2] == 1 or asked.w.shape[2] > 1:
+    if shape.batch > 1 or conv.pieces[0].shape[2] == 1 or conv.w.shape[2] > 1:
         return None
     axes = (spec.stride[0], spec.before[0], spec.after[0], spec.skip[0])
     if axes != (1, 0, 0, 0) or spec.upsample != (1, 1, 1):
         return None
-    read = asked.pieces[0].numel() + (0 if asked.residual is None else asked.residual.numel())
+    read = conv.pieces[0].numel() + (0 if conv.residual is None else conv.residual.numel())
     if read >= shape.c_out * torch.Size(shape.out_sizes()).numel():
         return None
-    residual = None if asked.residual is None else _as_images(asked.residual)
-    return replace(asked, pieces=(_as_images(asked.pieces[0]),), residual=residual)
+    residual = None if conv.residual is None else _as_images(conv.residual)
+    return replace(conv, pieces=(_as_images(conv.pieces[0]),), residual=residual)
 
 
 def _as_images(frames: Tensor) -> Tensor:

@@ -33,9 +33,9 @@ class Operator:
         args, kwargs = mapped(torch.Tensor, _memory_of, (self.args, self.kwargs))
 
         def run() -> Any:
-            given, named = mapped(ViewOf, ViewOf.value, (args, kwargs))
+            operands, options = mapped(ViewOf, ViewOf.value, (args, kwargs))
             with passing(), torch.no_grad():
-                return func(*given, **named)
+                return func(*operands, **options)
 
         return run
 

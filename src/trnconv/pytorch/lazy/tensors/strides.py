@@ -30,17 +30,17 @@ _COPYING_PADS = ("aten::replication_pad", "aten::reflection_pad")
 
 def on_meta(func: Any, args: Any, kwargs: Any) -> Any:
     """What an operator gives of tensors that are laid out as these, without data."""
-    given, named = mapped(Tensor, meta_of, (args, kwargs))
-    if "device" in named:
-        named = {**named, "device": torch.device("meta")}
+    metas, keywords = mapped(Tensor, meta_of, (args, kwargs))
+    if "device" in keywords:
+        keywords = {**keywords, "device": torch.device("meta")}
     with unseen():
-        meta = func(*given, **named)
+        meta = func(*metas, **keywords)
         if func.name() == "aten::convolution":  # on meta, it leaves its result in order
             x, weight, _, *options, _, _, groups = args
             memory_format = format_of_result(x, weight, (*options, groups))
             return meta.contiguous(memory_format=memory_format)
         if func.name().startswith(_COPYING_PADS):  # and so do these
-            return meta.contiguous(memory_format=suggest_memory_format(given[0]))
+            return meta.contiguous(memory_format=suggest_memory_format(metas[0]))
         return meta
 
 
@@ -54,10 +54,10 @@ def format_of_result(x: Tensor, weight: Tensor, options: ConvOptions) -> torch.m
         backend = torch._C._select_conv_backend(  # noqa: SLF001 (as torch's compilers ask)
             x, weight, None, stride, padding, dilation, transposed, none, groups, None
         )
-        found: torch.memory_format = torch._C._conv_determine_backend_memory_format(  # noqa: SLF001
+        memory_format: torch.memory_format = torch._C._conv_determine_backend_memory_format(  # noqa: SLF001
             x, weight, backend
         )
-    return found
+    return memory_format
 
 
 def in_order(lazy: LazyTensor, is_a_layer: Callable[[], bool]) -> Tensor:

@@ -267,10 +267,10 @@ def test_on_the_meta_device_the_frames_are_known_too(mask):
     x = torch.empty(1, CHANNELS, FRAMES, ROWS, COLUMNS, device="meta", dtype=torch.bfloat16)
     with torch.no_grad(), patched(model) as report, StepLog(report.stats) as log:
         model(x)
-    found = {operation.kind: operation for operation in operations_of(log.steps)}
+    operations = {operation.kind: operation for operation in operations_of(log.steps)}
     tokens, frame = FRAMES * ROWS * COLUMNS, ROWS * COLUMNS
-    assert found["attention"].sizes == (1, tokens, tokens, CHANNELS, 0, frame)
-    large = [operation for operation in found.values() if operation.written_bytes >= tokens**2]
+    assert operations["attention"].sizes == (1, tokens, tokens, CHANNELS, 0, frame)
+    large = [operation for operation in operations.values() if operation.written_bytes >= tokens**2]
     assert not large  # no mask, nor scores
 
 

@@ -80,13 +80,13 @@ def clips(count=2, batch=1, seed=0):
 def assert_the_same(function, videos):
     """Results, arguments, and who shares memory with whom, as torch has it."""
     model = with_integers(Program(function)).requires_grad_(requires_grad=False)
-    given, ours = ([video.clone() for video in videos] for _ in range(2))
-    expected = [*model(*given), *given]
+    theirs, ours = ([video.clone() for video in videos] for _ in range(2))
+    expected = [*model(*theirs), *theirs]
     with patched(model, backend="torch"):
-        found = [*model(*ours), *ours]
-    for one, other in zip(found, expected, strict=True):
-        assert torch.equal(one, other)
-    assert sharing(found) <= sharing(expected)
+        results = [*model(*ours), *ours]
+    for result, wanted in zip(results, expected, strict=True):
+        assert torch.equal(result, wanted)
+    assert sharing(results) <= sharing(expected)
 
 
 def assert_the_same_with_any_write(program):
@@ -100,10 +100,10 @@ def sharing(tensors):
     """Pairs that share memory."""
     places = [tensor.untyped_storage().data_ptr() for tensor in tensors]
     return {
-        (one, other)
-        for one in range(len(places))
-        for other in range(one)
-        if places[one] == places[other]
+        (first, second)
+        for first in range(len(places))
+        for second in range(first)
+        if places[first] == places[second]
     }
 
 
@@ -132,11 +132,11 @@ def test_changes_of_a_copy_do_not_show_in_its_origin(copy):
 def test_a_view_shows_changes_and_is_shown_them(origin, view):
     def program(conv, x, write):
         origins = {"given": lambda x: x, "convolved": conv, **COPIES}
-        one, other = origins[origin](x), origins[origin](x)
-        seen = VIEWS[view](one)
-        write(one)
-        write(VIEWS[view](other))
-        return one, seen, other, conv(seen), conv(other)
+        first, second = origins[origin](x), origins[origin](x)
+        seen = VIEWS[view](first)
+        write(first)
+        write(VIEWS[view](second))
+        return first, seen, second, conv(seen), conv(second)
 
     assert_the_same_with_any_write(program)
 
@@ -248,25 +248,25 @@ class GivenMemoryOfAnother(nn.Module):
         self.conv, self.look = with_integers(nn.Conv3d(2, 2, 3, padding=1)), look
 
     def forward(self, x):
-        own, joined = torch.zeros(1), torch.cat([x[:, :, 1:], x[:, :, :1]], dim=2)
-        own.data = joined
-        self.seen = self.look(own)
-        y = self.conv(own)
+        memory, joined = torch.zeros(1), torch.cat([x[:, :, 1:], x[:, :, :1]], dim=2)
+        memory.data = joined
+        self.seen = self.look(memory)
+        y = self.conv(memory)
         joined += 1  # they share it
-        return y, own
+        return y, memory
 
 
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
-def test_a_tensor_that_is_given_the_memory_of_a_noted_one(look):
+def test_a_tensor_that_is_given_the_memory_of_a_recorded_tensor(look):
     model, x = GivenMemoryOfAnother(look), integers(1, 2, 3, 4, 5)
     with torch.no_grad():
         expected, seen = model(x.clone()), model.seen
         with patched(model, backend="torch"):
             results = model(x.clone())
     assert model.seen == seen
-    for one, other in zip(expected, results, strict=True):
-        assert type(other) is torch.Tensor
-        assert torch.equal(one, other)
+    for wanted, result in zip(expected, results, strict=True):
+        assert type(result) is torch.Tensor
+        assert torch.equal(wanted, result)
 
 
 class WeightReplacedThenChanged(nn.Module):
@@ -290,7 +290,9 @@ def test_a_parameter_that_is_given_other_memory_and_changed():
         model = WeightReplacedThenChanged()
         with patched(model, backend="torch"):
             results = model(x)
-    assert all(torch.equal(one, other) for one, other in zip(expected, results, strict=True))
+    assert all(
+        torch.equal(wanted, result) for wanted, result in zip(expected, results, strict=True)
+    )
 
 
 class DeepCopies(nn.Module):
@@ -314,9 +316,9 @@ def test_deep_copies_share_memory_and_have_the_strides_of_their_origins():
         model = DeepCopies()
         with patched(model, backend="torch"):
             results = model(x)
-    for one, other in zip(expected, results, strict=True):
-        assert torch.equal(one, other)
-        assert one.stride() == other.stride()
+    for wanted, result in zip(expected, results, strict=True):
+        assert torch.equal(wanted, result)
+        assert wanted.stride() == result.stride()
 
 
 class ViewOfAPermutedCopy(nn.Module):

@@ -97,9 +97,9 @@ def patched(model, x):
     with torch.no_grad():
         expected = model(x.clone())
         report = patch_(model, backend="nkisim")
-        found = model(x.clone())
+        y = model(x.clone())
     ends = [ran.work.end.coarse for ran in report.ran()]
-    return expected, found, {end for end in ends if end is not None}, report.copied()
+    return expected, y, {end for end in ends if end is not None}, report.copied()
 
 
 CASES = {

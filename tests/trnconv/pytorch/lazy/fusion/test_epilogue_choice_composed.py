@@ -98,10 +98,10 @@ def test_which_options_are_fused(between, end):
     with torch.no_grad():
         expected = model(x)
         with patched(model, backend="nkisim") as report:
-            found = model(x)
+            y = model(x)
     ends = {work.module: work.end.activation for work in report.stats.works}
     assert ends == {"first": end, "last": "identity"}
-    assert (found - expected).abs().max() <= bound_of(model, x)
+    assert (y - expected).abs().max() <= bound_of(model, x)
 
 
 def bound_of(model, x):

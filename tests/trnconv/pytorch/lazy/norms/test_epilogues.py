@@ -92,11 +92,11 @@ class Decoder(nn.Module):
 def runs(monkeypatch):
     """Whether each normed convolution kept its own result, and where its norm was cut."""
     seen = []
-    own = deferred_conv.PendingConv.run_normed
+    original = deferred_conv.PendingConv.run_normed
 
     def recorded(self, norming, *, keeps, first):
         seen.append((keeps, first))
-        return own(self, norming, keeps=keeps, first=first)
+        return original(self, norming, keeps=keeps, first=first)
 
     monkeypatch.setattr(deferred_conv.PendingConv, "run_normed", recorded)
     return seen
@@ -131,8 +131,8 @@ def test_every_norm_of_a_block_goes_into_a_convolution(runs):
         got = run_of(patched(model), chunks)
     # The first convolution's result is the residual; nobody else reads those of the block.
     assert runs == 2 * [(True, 2), (False, 2), (False, 0)]
-    for own, torchs, want in zip(got, plain, exact, strict=True):
-        assert rms(own.double() - want) <= 1.02 * rms(torchs.double() - want)
+    for ours, torchs, want in zip(got, plain, exact, strict=True):
+        assert rms(ours.double() - want) <= 1.02 * rms(torchs.double() - want)
 
 
 def test_norms_are_apart_where_that_is_asked_for_or_is_faster(runs, monkeypatch):

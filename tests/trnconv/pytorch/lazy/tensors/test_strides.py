@@ -61,9 +61,9 @@ def test_views_after_a_convolution_of_frames_as_images_are_torchs(operator):
     patch_(patched_model, backend="torch")
     with torch.no_grad():
         theirs, ours = model(x), patched_model(x)
-    for one, other in zip(theirs, ours, strict=True):
-        assert other.stride() == one.stride()
-        assert torch.allclose(other, one, atol=TOLERANCE)
+    for expected, result in zip(theirs, ours, strict=True):
+        assert result.stride() == expected.stride()
+        assert torch.allclose(result, expected, atol=TOLERANCE)
 
 
 def test_random_numbers_are_dealt_in_the_order_of_the_unpatched_model():
