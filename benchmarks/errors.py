@@ -54,7 +54,7 @@ class ModelError:
     outputs: int
     calls: int  # of convolutions
     fast_calls: int  # by fast forms
-    kept: int  # convolutions that torch kept
+    left_to_torch: int  # convolutions
     reduced: bool = False
     seed: int = 0
     folded: bool = True  # upsampling may happen inside convolutions
@@ -116,7 +116,7 @@ def errors_of(
         run_unpatched,
         verdict,
     )
-    from trnconv.pytorch.lazy.context import Rewrites  # noqa: PLC0415 (torch: as below)
+    from trnconv.pytorch.lazy.tensors.context import Rewrites  # noqa: PLC0415 (torch: as below)
 
     size = entry.tiny if reduced else small_clip(entry)
     subject = ModelRun(entry, phase, size, reduced, seed)
@@ -143,7 +143,7 @@ def errors_of(
                 for (_, calls), own in zip(found.works, plans, strict=True)
                 if own[0].plan.form == "minimal"
             ),
-            found.kept,
+            found.left_to_torch,
             reduced,
             seed,
             folded,

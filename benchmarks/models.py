@@ -66,8 +66,8 @@ class Row:
     copied_as_is_gb: float  # NaN if the model did not run as it is
     peak_gb: float
     largest_gb: float
-    taken: int
-    kept: tuple[str, ...]  # by torch: modules, and why
+    patched: int
+    left_to_torch: tuple[str, ...]  # modules, and why
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,10 @@ def planned(job: Job, asked: Asked) -> Row:
         copied_as_is_gb=unknown,
         peak_gb=trace.peak_bytes / 1e9,
         largest_gb=trace.largest_bytes / 1e9,
-        taken=trace.taken if whole else 0,
-        kept=tuple(f"{kept.module}: {kept.reason}" for kept in trace.kept) if whole else (),
+        patched=trace.patched if whole else 0,
+        left_to_torch=tuple(
+            f"{left.module}: {left.reason}" for left in trace.left_to_torch if whole
+        ),
     )
 
 
@@ -132,7 +134,7 @@ def measure(job: Job, *, asked_options: Asked, known: Times) -> tuple[Row, Times
         estimate,
         run_entry_on_meta,
     )
-    from trnconv.pytorch.lazy.context import NO_REWRITES  # noqa: PLC0415
+    from trnconv.pytorch.lazy.tensors.context import NO_REWRITES  # noqa: PLC0415
 
     entry, phase = find(job[0]), job[1]
     size = entry.production
@@ -144,7 +146,7 @@ def measure(job: Job, *, asked_options: Asked, known: Times) -> tuple[Row, Times
     total = unknown = float("nan")
     if asked_options.baseline:
         used = dict(known)
-        works = as_is_run.report.book.works.items()
+        works = as_is_run.report.stats.works.items()
         total = sum(calls * _baseline(work, used) for work, calls in works)
         times = {shape: ns for shape, ns in used.items() if shape not in known}
     whole = phase == entry.phases[-1]  # a model's convolutions are counted once
@@ -165,8 +167,10 @@ def measure(job: Job, *, asked_options: Asked, known: Times) -> tuple[Row, Times
             copied_as_is_gb=sum(as_is_run.report.copied().values()) / 1e9,
             peak_gb=run.peak_bytes / 1e9,
             largest_gb=run.largest_bytes / 1e9,
-            taken=len(run.report.taken) if whole else 0,
-            kept=tuple(f"{kept.name}: {kept.reason}" for kept in run.report.kept) if whole else (),
+            patched=len(run.report.patched) if whole else 0,
+            left_to_torch=tuple(
+                f"{left.name}: {left.reason}" for left in run.report.left_to_torch if whole
+            ),
         ),
         times,
     )
@@ -237,13 +241,14 @@ def _seconds(value: float) -> str:
 
 def last_line(rows: Sequence[Row]) -> str:
     """How many models, and what became of their convolutions."""
-    taken, kept = sum(row.taken for row in rows), sum(len(row.kept) for row in rows)
-    return f"{len({row.model for row in rows})} models, {taken} convolutions taken, {kept} kept"
+    patched, left = sum(row.patched for row in rows), sum(len(row.left_to_torch) for row in rows)
+    models = len({row.model for row in rows})
+    return f"{models} models, {patched} convolutions patched, {left} left to torch"
 
 
-def kept_lines(rows: Sequence[Row]) -> list[str]:
-    """A line for each convolution that torch keeps."""
-    return [f"kept: {row.model} {words}" for row in rows for words in row.kept]
+def lines_left_to_torch(rows: Sequence[Row]) -> list[str]:
+    """A line for each convolution that is left to torch."""
+    return [f"left to torch: {row.model} {words}" for row in rows for words in row.left_to_torch]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -285,5 +290,5 @@ def main(options: argparse.Namespace) -> int:
         "Convolutions only: no norms, attention, launches. Copies are bytes of padding,"
         " concatenation, upsampling and caches, read and written.\n"
     )
-    print(table(rows, options.cores), "", *kept_lines(rows), last_line(rows), sep="\n")
+    print(table(rows, options.cores), "", *lines_left_to_torch(rows), last_line(rows), sep="\n")
     return 0

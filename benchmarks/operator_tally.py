@@ -13,8 +13,8 @@ from torch.utils._pytree import tree_leaves
 
 from trnconv.geometry import ConvShape
 from trnconv.pytorch.backends.conv_call import numbered
+from trnconv.pytorch.lazy.base.traits import parts, traits_of
 from trnconv.pytorch.lazy.movements import bytes_read
-from trnconv.pytorch.lazy.traits import parts, traits_of
 from trnconv.pytorch.operators.norm_call import worded_norm
 
 _PRODUCTS = ("aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm")

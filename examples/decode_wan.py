@@ -158,12 +158,14 @@ def _bar(console: Console, calls: int) -> Iterator[Callable[[], None]]:
 
 def summary(report: PatchReport, seconds: float) -> Table:
     """What the patch took, and what it spared."""
-    works = report.book.works
+    works = report.stats.works
     spliced = sum(calls for work, calls in works.items() if work.pieces)
     folded = sum(calls for work, calls in works.items() if work.instead_of is not None)
     ended = sum(calls for work, calls in works.items() if work.end.residual != "none")
     table = _two_columns("What the patch did")
-    table.add_row("convolutions taken, kept", f"{len(report.taken)}, {len(report.kept)}")
+    table.add_row(
+        "convolutions patched, left to torch", f"{len(report.patched)}, {len(report.left_to_torch)}"
+    )
     table.add_row("calls, distinct kernels", f"{sum(works.values())}, {len(works)}")
     table.add_row("read the cache where it lies", f"{spliced} calls")
     table.add_row("took an upsampling over", f"{folded} calls")

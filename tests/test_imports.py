@@ -263,14 +263,6 @@ ENTANGLED = {
     ("nkisim.lint", "nkisim.lint.checks"),
     ("nkisim.memory", "nkisim.tensors"),
     ("trnconv.forms.direct", "trnconv.forms.direct.array"),
-    ("trnconv.pytorch", "trnconv.pytorch.lazy.convolutions"),
-    ("trnconv.pytorch", "trnconv.pytorch.patching"),
-    ("trnconv.pytorch.lazy", "trnconv.pytorch.lazy.attention"),
-    ("trnconv.pytorch.lazy", "trnconv.pytorch.lazy.convolutions"),
-    ("trnconv.pytorch.lazy", "trnconv.pytorch.lazy.frames"),
-    ("trnconv.pytorch.lazy", "trnconv.pytorch.lazy.norms"),
-    ("trnconv.pytorch.lazy.convolutions", "trnconv.pytorch.lazy.frames"),
-    ("trnconv.pytorch.lazy.convolutions", "trnconv.pytorch.lazy.norms"),
 }
 
 

@@ -24,8 +24,8 @@ LONG = 90  # lines of a module that needs a test of its own, or an entry below
 # or with their packages. A suite that is named after none has to be here.
 SPANS = {
     "trnconv/forms/minimal/test_norm_steps.py": "norm_run trnconv.ask.ends",
-    "trnconv/pytorch/lazy/norms/test_normed_ends.py": """pending_norm
-        trnconv.pytorch.lazy.deferred_result
+    "trnconv/pytorch/lazy/norms/test_epilogues.py": """pending_norm
+        trnconv.pytorch.lazy.base.deferred_result
         trnconv.pytorch.operators.normed_convolution""",
     "trnconv/pytorch/lazy/attention/test_scaled_dot_product.py": "deferred_mask index_values masks",
     "trnconv/pytorch/operators/test_attention.py": "trnconv.pytorch.backends.kernel_place",
@@ -140,16 +140,19 @@ SPANS = {
         trnconv.forms.direct.form trnconv.forms.filter_gradient.form""",
     "trnconv/planner/test_shipped_plans.py": "shipped_file",
     "trnconv/planner/test_tuned_plans.py": "tuned_file trnconv.runtime.tuning",
-    "trnconv/pytorch/lazy/test_movements.py": """convolutions.convolution
-        convolutions.deferred_conv convolutions.endings convolutions.operands frames.places
-        frames.stored_frames frames.video mode tensor traits""",
+    "trnconv/pytorch/lazy/test_movements.py": """base.traits convolutions.deferred_conv
+        convolutions.operands frames.places frames.stored_frames frames.video fusion.convolution
+        fusion.epilogues mode tensors.tensor""",
+    "trnconv/pytorch/lazy/fusion/test_epilogue_choice_composed.py": """
+        trnconv.pytorch.lazy.convolutions.modelled_time""",
     "trnconv/pytorch/lazy/norms/test_recognition.py": """deferred_norm norm_parts proven_range
-        starts""",
-    "trnconv/pytorch/lazy/test_unread.py": "cell memory",
-    "trnconv/pytorch/patching/test_patch.py": """methods report trnconv.pytorch.lazy.context
-        trnconv.pytorch.lazy.exits trnconv.pytorch.lazy.ledger""",
-    "trnconv/pytorch/test_functional.py": """arguments trnconv.pytorch.backends.aten
-        trnconv.pytorch.backends.conv_call trnconv.pytorch.operators.gradients""",
+        prologues""",
+    "trnconv/pytorch/lazy/base/test_pending_reads.py": "memory trnconv.pytorch.lazy.tensors.cell",
+    "trnconv/pytorch/patching/test_patch.py": """methods report trnconv.pytorch.lazy.tensors.context
+        trnconv.pytorch.lazy.exits trnconv.pytorch.lazy.base.stats""",
+    "trnconv/pytorch/test_functional.py": """functional.arguments functional.convolutions
+        trnconv.pytorch.backends.aten trnconv.pytorch.backends.conv_call
+        trnconv.pytorch.operators.gradients""",
     "trnconv/pytorch/operators/test_launch_graph.py": "trnconv.pytorch.backends.packed_weights",
     "trnconv/pytorch/backends/test_neuron.py": "adapters",
     "trnconv/pytorch/operators/test_norm_derivatives.py": "norm_gradient norm_gradient_launches",

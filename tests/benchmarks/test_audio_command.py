@@ -44,7 +44,7 @@ def test_every_convolution_is_planned_and_the_cpu_is_measured():
     row = row_of(DECODERS["dac"], 512)
     assert row.samples == 512
     assert row.plan.calls == 30
-    assert row.plan.trace.kept == ()
+    assert row.plan.trace.left_to_torch == ()
     assert row.plan.seconds > 0
     assert row.cpu_seconds > 0
     assert "%" in row.bounds

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def error(model="taesd", *, ours=1.0, accuracy="bf16", outputs=10_000):
-    how = {"size": "64x96x1", "outputs": outputs, "calls": 9, "fast_calls": 2, "kept": 0}
+    how = {"size": "64x96x1", "outputs": outputs, "calls": 9, "fast_calls": 2, "left_to_torch": 0}
     return errors.ModelError(model, "decode", accuracy, 0.01 * ours, 0.01, **how)
 
 
@@ -68,7 +68,7 @@ def test_a_model_at_full_width_has_fast_convolutions(capsys, tmp_path):
     assert main(["errors", *asked, "--json", str(file)]) == 0
     (row,) = json.loads(file.read_text())["models"]
     assert row["outputs"] == 3 * 64 * 96
-    assert row["kept"] == 0
+    assert row["left_to_torch"] == 0
     assert row["calls"] == 35
     assert "accuracy bf16: " in capsys.readouterr().out
 

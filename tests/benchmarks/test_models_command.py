@@ -1,4 +1,4 @@
-"""`python -m benchmarks models`: rows from stored traces, kept layers with their reasons."""
+"""`python -m benchmarks models`: rows from stored traces, and what is left to torch."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 from benchmarks import models
 from benchmarks.__main__ import main
 from trnconv.model_plan import PlanOptions, model_plan
-from trnconv.traces import Kept
+from trnconv.traces import LeftToTorch
 
 ROOT = Path(__file__).parents[2]
 ASKED = models.Asked(simulate=False, baseline=True, full=False, cores=2)
@@ -39,7 +39,7 @@ def test_a_row_is_what_the_plan_says(row):
     headings = models.table([row], 2).splitlines()[1]
     assert "as it is" not in headings
     assert "baseline" in headings
-    assert (row.taken, row.kept) == (plan.trace.taken, ())
+    assert (row.patched, row.left_to_torch) == (plan.trace.patched, ())
 
 
 @pytest.mark.slow
@@ -69,18 +69,23 @@ def test_trn3_has_a_column_where_its_plans_come_with_the_package(asked):
 
 @pytest.mark.slow
 def test_convolutions_are_counted_once_a_model(row):
-    assert models.planned(("wan2.1", "encode"), ASKED).taken == 0
-    assert models.last_line([row]) == f"1 models, {row.taken} convolutions taken, 0 kept"
+    assert models.planned(("wan2.1", "encode"), ASKED).patched == 0
+    assert (
+        models.last_line([row]) == f"1 models, {row.patched} convolutions patched, 0 left to torch"
+    )
 
 
 @pytest.mark.slow
 def test_a_kept_layer_has_its_reason(monkeypatch):
     seen = models.trace(models.find("taesd"), models.find("taesd").production, "decode")
-    kept = replace(seen, kept=(Kept("decoder.layers.3", "weights in fp8"),))
-    monkeypatch.setattr(models, "model_trace", lambda *_: kept)
+    refused = LeftToTorch("decoder.layers.3", "weights in fp8")
+    some = replace(seen, left_to_torch=(refused,))
+    monkeypatch.setattr(models, "model_trace", lambda *_: some)
     row = models.planned(("taesd", "decode"), ASKED)
-    assert models.kept_lines([row]) == ["kept: taesd decoder.layers.3: weights in fp8"]
-    assert models.last_line([row]).endswith("1 kept")
+    assert models.lines_left_to_torch([row]) == [
+        "left to torch: taesd decoder.layers.3: weights in fp8"
+    ]
+    assert models.last_line([row]).endswith("1 left to torch")
 
 
 @pytest.mark.slow

@@ -130,7 +130,7 @@ def test_patched_layers_are_taken():
             module(x)
 
     report = run_on_meta(modules, call).report
-    assert len(report.taken) == len(KINDS)
+    assert len(report.patched) == len(KINDS)
     assert list(report.kept) == []
 
 

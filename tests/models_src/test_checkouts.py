@@ -54,8 +54,8 @@ def test_a_patched_model_in_float32(name, phase):
     model = checkout.model()
     theirs = Unpatched(model, lambda model: checkout.call(phase, model))
     ours = Patched(model, lambda model: checkout.call(phase, model), backend="torch")
-    assert ours.report.kept == ()
-    assert ours.report.book.calls == theirs.calls > 0
+    assert ours.report.left_to_torch == ()
+    assert ours.report.stats.calls == theirs.calls > 0
     assert Error.of(ours.y, theirs.y).largest <= FLOAT32_BOUND
 
 
@@ -138,6 +138,6 @@ def test_every_convolution_of_wan_in_full_width():
             frames = model.decode(torch.empty(1, 16, 2, 4, 4), SCALE)
             model.encode(torch.empty(1, 3, 5, 32, 32), SCALE)
     assert frames.shape == (1, 3, 5, 32, 32)
-    assert len(report.taken) == count
-    assert {work.module for work in report.book.works} == {entry.name for entry in report.taken}
+    assert len(report.patched) == count
+    assert {work.module for work in report.stats.works} == {entry.name for entry in report.patched}
     assert "pad" not in report.copied()

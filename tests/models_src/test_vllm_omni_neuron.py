@@ -123,9 +123,9 @@ def test_every_site_of_theirs_is_served(model, lazy):
     model(latent)
     assert CALLS  # their dispatch takes some of the sites
     report = omni.install_(model, lazy=lazy, backend="torch")
-    assert report.patch.kept == ()
+    assert report.patch.left_to_torch == ()
     convolutions = [each for each in model.modules() if isinstance(each, (nn.Conv2d, nn.Conv3d))]
-    assert len(report.patch.taken) == len(convolutions)
+    assert len(report.patch.patched) == len(convolutions)
     CALLS.clear()
     assert (model(latent) - expected).abs().max() <= BOUND
     assert CALLS == []

@@ -37,10 +37,10 @@ class Patched:
         self.calls_of_torch = recorder.calls
 
     def require_every_convolution(self, unpatched):
-        book = self.report.book
+        stats = self.report.stats
         assert self.calls_of_torch == []
-        assert self.report.kept == ()
-        assert not book.kept
-        assert not book.repeated
-        assert unpatched.modules <= {work.module for work in book.works}
-        assert book.calls == unpatched.calls > 0
+        assert self.report.left_to_torch == ()
+        assert not stats.left_to_torch
+        assert not stats.repeated
+        assert unpatched.modules <= {work.module for work in stats.works}
+        assert stats.calls == unpatched.calls > 0

@@ -21,7 +21,7 @@ def under_fsdp(group, rank, name, order):
         _sharded(model, mesh)
     ours = subject.both(model)
     assert any(type(each).__name__ == "DTensor" for each in model.parameters())
-    return expected, ours, sum(report.book.works.values())
+    return expected, ours, sum(report.stats.works.values())
 
 
 def _mesh():

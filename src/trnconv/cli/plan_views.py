@@ -196,7 +196,7 @@ def _totals(answer: dict[str, Any]) -> list[tuple[str, str]]:
     used = f"{answer['instructions'] / 1e6:.2f} M {longest}, which may have {limit / 1e6:g} M"
     compiled = f"some {answer['compile_s'] / 60:.0f} min, {answer['regions']} hardware loops"
     shape = "x".join(map(str, answer["largest_shape"]))
-    kept = len(answer["convolutions_kept"])
+    left = len(answer["convolutions_left_to_torch"])
     return [
         ("time", f"{answer['seconds']:.3f} s of convolutions, one after the other"),
         ("calls", f"{answer['calls']:,}, {answer['distinct']} different"),
@@ -209,5 +209,5 @@ def _totals(answer: dict[str, Any]) -> list[tuple[str, str]]:
         ("peak memory", f"{amount(answer['peak_bytes'], 'B')} of activations and caches"),
         ("largest", f"{amount(answer['largest_bytes'], 'B')}, a tensor of {shape}"),
         ("weights", amount(answer["weight_bytes"], "B")),
-        ("modules", f"{answer['convolutions_taken']} on our kernels, {kept} kept by torch"),
+        ("modules", f"{answer['convolutions_patched']} on our kernels, {left} left to torch"),
     ]

@@ -188,8 +188,8 @@ def _of_model(model: str, size: str | None, phase: str, accuracy: str) -> dict[s
 def _show_model(answer: dict[str, Any]) -> None:
     screen = console()
     screen.print(
-        f"{answer['model']} {answer['phase']}, {answer['cut']}: {answer['taken']} convolutions on"
-        f" our kernels, {answer['kept']} left to torch."
+        f"{answer['model']} {answer['phase']}, {answer['cut']}: {answer['patched']} convolutions on"
+        f" our kernels, {answer['left_to_torch']} left to torch."
     )
     screen.print(
         f"Simulated: {_SIMULATED_ON}, bfloat16, accuracy {answer['accuracy']}; against torch in"

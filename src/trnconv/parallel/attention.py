@@ -11,7 +11,7 @@ from trnconv.parallel.banded_model import Attended, BandedModel
 from trnconv.parallel.bands import Bands
 from trnconv.parallel.differentiable import gathered
 from trnconv.parallel.grid import BandGrid
-from trnconv.pytorch.lazy.convolutions.endings import value_of
+from trnconv.pytorch.lazy.fusion.epilogues import value_of
 
 Tensor = torch.Tensor
 
@@ -39,5 +39,5 @@ def attention(spread: BandedModel, func: Callable[..., Any], args: Any, kwargs: 
     if mask is not None and mask.shape[-2] != 1:
         mask = mask.narrow(-2, start, stop - start)
     mixed: Tensor = func(some, key, value, attn_mask=mask, **named)
-    spread.comm.module = spread.book.module
+    spread.comm.module = spread.stats.module
     return gathered(mixed, spread.comm, (mixed.dim() - 2,), BandGrid((bands,)))

@@ -21,12 +21,12 @@ from trnconv.parallel.levels import Levels
 from trnconv.parallel.overlap import ALWAYS, ASSUMED, AUTO, NEVER, Ways, overlaps
 from trnconv.parallel.receptive_field import ReceptiveField, Sliding, out_bands, receptive_fields
 from trnconv.parallel.split import BandLayer, Halves
-from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.convolutions.convolution import frames_of, run_of
+from trnconv.pytorch.lazy.base.stats import PatchStats
 from trnconv.pytorch.lazy.convolutions.filters import Filters
 from trnconv.pytorch.lazy.convolutions.operands import ConvOperands, Window3d, frame_counts
 from trnconv.pytorch.lazy.frames.video import FrameRun, LazyVideo
-from trnconv.pytorch.lazy.ledger import Ledger
+from trnconv.pytorch.lazy.fusion.convolution import frames_of, run_of
+from trnconv.pytorch.lazy.tensors.context import PatchContext
 
 Tensor = torch.Tensor
 
@@ -49,10 +49,10 @@ class Attended:
 class BandedModel:
     """One model on one rank: what its tensors are bands of, and how to get at the rest."""
 
-    def __init__(self, cut: MeshCut, comm: Comm, book: Ledger) -> None:
+    def __init__(self, cut: MeshCut, comm: Comm, stats: PatchStats) -> None:
         self.cut = cut
         self.comm = comm
-        self.book = book
+        self.stats = stats
         self.levels = tuple(Levels(at) for at in cut.place(comm.rank))  # of each axis
         self.gathering: set[str] = set()  # modules that mix all positions
         self.shares_attention = True  # each rank computes some of the queries
@@ -143,7 +143,7 @@ class BandedModel:
         return result
 
     def extended(
-        self, operands: ConvOperands, window: Window3d, filters: Filters, around: PatchContext
+        self, operands: ConvOperands, window: Window3d, filters: Filters, context: PatchContext
     ) -> ConvOperands:
         """The operands of this rank, with the rows its outputs read.
 
@@ -164,7 +164,7 @@ class BandedModel:
         if not mirrored and all(region == grid.of(rank) for rank, region in enumerate(wanted)):
             return read_as(operands, self.cut.axes, operands.pieces, own_fields)
         pieces = self._surrounded(operands.pieces, grid, wanted)
-        layer = BandLayer(operands, window, filters, around)
+        layer = BandLayer(operands, window, filters, context)
         halves = Halves.of(layer, self.cut, grid, slidings, self.comm.rank)
         region = wanted[self.comm.rank]
         if halves is not None and (later := self._later(halves, pieces, region)) is not None:
@@ -177,7 +177,7 @@ class BandedModel:
         for axis in self.axes:
             if video.pads[axis] != (0, 0):
                 raise UnsupportedError(
-                    f"{self.book.module or 'the model'} looks at {NAMES[axis]} it has padded, in a"
+                    f"{self.stats.module or 'the model'} looks at {NAMES[axis]} it has padded, in a"
                     f" video cut into bands of {NAMES[axis]}: only a convolution knows what lies"
                     " beyond a band. Cut the other axis."
                 )
@@ -187,8 +187,8 @@ class BandedModel:
         if not self.axes or set(filters.weight.shape[2:]) == {1}:
             return
         raise UnsupportedError(
-            f"{filters.module or self.book.module or 'a convolution'}: its input is no video of the"
-            f" weight's type ({filters.weight.dtype}), so that its {self.cut.names} cannot be"
+            f"{filters.module or self.stats.module or 'a convolution'}: its input is no video of"
+            f" the weight's type ({filters.weight.dtype}), so that its {self.cut.names} cannot be"
             " told; it cannot run on bands. Run this model on one rank."
         )
 
@@ -206,7 +206,7 @@ class BandedModel:
         for run in runs:
             first, last = frames.get(run.base, (run.start, run.stop))
             frames[run.base] = (min(first, run.start), max(last, run.stop))
-        self.comm.module = self.book.module
+        self.comm.module = self.stats.module
         near: dict[Any, Surrounded] = {}
         for run in runs:
             if run.base not in near:
@@ -245,7 +245,7 @@ class BandedModel:
             if id(near) not in made:
                 made[id(near)] = run_of(ordered(near.rows(region), self.cut.axes, fields))
                 if moved := near.copied_bytes(region):
-                    self.book.moved("halo", moved)
+                    self.stats.moved("halo", moved)
         return tuple(
             replace(
                 run,

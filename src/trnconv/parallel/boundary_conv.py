@@ -67,7 +67,7 @@ class BoundaryConv:
             made = outputs_of(self._convolved(conv, launch))
             for boundaries, output in zip(made, outputs, strict=True):
                 self._put(launch, boundaries, output)
-                conv.book.moved("halo", 2 * boundaries.nbytes)
+                conv.stats.moved("halo", 2 * boundaries.nbytes)
 
     def _put(self, launch: BoundaryLaunch, made: Tensor, output: Tensor) -> None:
         parts = made.chunk(len(launch.boundaries))
@@ -81,7 +81,7 @@ class BoundaryConv:
             )
             for piece in self.pieces
         )
-        conv.book.moved("halo", 2 * sum(piece.nbytes for piece in pieces))
+        conv.stats.moved("halo", 2 * sum(piece.nbytes for piece in pieces))
         spec = conv.spec
         boundaries = replace(
             conv,

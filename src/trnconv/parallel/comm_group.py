@@ -14,7 +14,7 @@ from trnconv.parallel.comm import Comm, exchange_kind
 from trnconv.parallel.overlap import LinkedCore
 from trnconv.parallel.watch import Watch
 from trnconv.pytorch.backends.choice import Backend
-from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites
+from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES, Rewrites
 
 _times: Counter[str] = Counter()  # a group was connected, on this rank; equal on all of its ranks
 PATIENCE_S = 10.0  # without a sign of life; less if the timeout is

@@ -91,7 +91,7 @@ def core_time(part: Part, instance: LinkedCore) -> CoreTime:
     machine = instance.machine
     copied = sum(
         copy.moved_bytes * times
-        for copy, times in run.report.book.copies.items()
+        for copy, times in run.report.stats.copies.items()
         if copy.kind == "halo"
     )
     copies_ns = instance.copy_ns(copied)
@@ -133,17 +133,17 @@ def rank_on_meta(part: Part, instance: LinkedCore) -> tuple[MetaRun, BandedModel
     rewrites = rewrites_on(instance.machine)
     with torch.no_grad(), patched(model, rewrites=rewrites) as report:
         comm = MetaComm(None, rank, grid.ranks, part.exchange, 0.0, None)
-        spread = BandedModel(cut, comm, report.book)
+        spread = BandedModel(cut, comm, report.stats)
         spread.overlap, spread.instance = part.overlap, instance
         put_on_bands(model, spread)
         band = cut_out(x, cut.dims(x.dim()), grid.whole, grid.of(rank))
         for frames in (1, band.shape[2]):  # one, to find the modules that need whole tensors
-            report.book.clear()
+            report.stats.clear()
             comm.traffic.clear()
             spread.attended.clear()
             spread.apart.clear()
             spread.begin(grid)
-            with StepLog(report.book) as log:
+            with StepLog(report.stats) as log:
                 call(model, part.entry, band[:, :, :frames])
     share = area(grid.of(rank)) / area(grid.whole)
     return MetaRun(report, 0, 0, (), 0, tuple(log.steps)), spread, share

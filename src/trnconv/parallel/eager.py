@@ -111,7 +111,7 @@ def padded_band(
     )
     every = receptive_fields(grid, all_of_it)
     wanted = tuple(tuple(reads.rows for reads in fields) for fields in every)
-    spread.comm.module = spread.book.module
+    spread.comm.module = spread.stats.module
     rows = fetched(x, spread.comm, spread.cut.dims(x.dim()), grid, wanted)
     edges = [0, 0] * (x.dim() - 2)
     for axis, field in zip(axes, every[spread.comm.rank], strict=True):
@@ -152,12 +152,12 @@ def convolved_with_gradients(
                 pads[axis - (3 - rank)] = (0, 0)
         elif any(map(any, padding)):
             raise UnsupportedError(
-                f"{spread.book.module}: {spread.cut.names} padded twice, with gradients, in bands."
+                f"{spread.stats.module}: {spread.cut.names} padded twice, with gradients, in bands."
             )
         for at in range(len(axes)):
             _require_aligned(spread, marked, window, at)
     if any(before != after for before, after in pads):
-        raise UnsupportedError(f"{spread.book.module}: unequal padding {pads}, with gradients.")
+        raise UnsupportedError(f"{spread.stats.module}: unequal padding {pads}, with gradients.")
     convolve = getattr(functional, f"conv{rank}d")
     y: Tensor = convolve(
         x,
@@ -168,7 +168,7 @@ def convolved_with_gradients(
         module.dilation,
         module.groups,
         padding_mode=module.padding_mode,
-        backend=module.__dict__[ATTRIBUTE].around.backend,
+        backend=module.__dict__[ATTRIBUTE].context.backend,
     )
     return y
 
@@ -191,7 +191,7 @@ def _require_aligned(spread: BandedModel, marked: Padded, window: Any, at: int) 
         outputs = (rows_in - sliding.reach) // sliding.stride + 1
         if made.of(rank)[0] * sliding.stride != start or outputs != made.size(rank):
             raise UnsupportedError(
-                f"{spread.book.module}: a convolution with stride {sliding.stride} of bands of"
+                f"{spread.stats.module}: a convolution with stride {sliding.stride} of bands of"
                 f" {bands.sizes()} {NAMES[axis]}, with gradients: bands must be multiples of the"
                 " stride, and padding as long as the kernel reaches. Use split(..., unit=...)."
             )

@@ -15,12 +15,12 @@ from trnconv.parallel.differentiable import gathered
 from trnconv.parallel.eager import EagerBands, convolved_with_gradients
 from trnconv.parallel.row_functions import GatherWanted, handled
 from trnconv.pytorch.lazy import LazyTensor
-from trnconv.pytorch.lazy.bypass import is_passing
-from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.convolutions.convolution import frames_of
-from trnconv.pytorch.lazy.convolutions.endings import value_of
+from trnconv.pytorch.lazy.base.bypass import is_passing
 from trnconv.pytorch.lazy.frames.video import AxisOrder, LazyVideo
-from trnconv.pytorch.lazy.frames.videos import video_of
+from trnconv.pytorch.lazy.fusion.convolution import frames_of
+from trnconv.pytorch.lazy.fusion.epilogues import value_of
+from trnconv.pytorch.lazy.tensors.context import PatchContext
+from trnconv.pytorch.lazy.tensors.videos import video_of
 from trnconv.pytorch.patching.methods import (
     ATTRIBUTE,
     Patch,
@@ -87,7 +87,7 @@ def banded_forward(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
     innermost module around it that was given videos gets them, from then on.
     """
     patch: Patch = self.__dict__[ATTRIBUTE]
-    spread = spread_of(patch.around)
+    spread = spread_of(patch.context)
     if torch.compiler.is_compiling():
         raise UnsupportedError(
             "torch.compile of a model in bands: exchanges cannot be traced. Compile it without."
@@ -116,7 +116,7 @@ def _own_forward(module: torch.nn.Module, spread: BandedModel, args: Any, kwargs
     if not spread.eager:
         return module_forward(module, *args, **kwargs)
     patch: Patch = module.__dict__[ATTRIBUTE]
-    with spread.book.inside(patch.name):
+    with spread.stats.inside(patch.name):
         return module_forward(module, *args, **kwargs)
 
 
@@ -195,8 +195,8 @@ def _of_all(result: Any, change: Callable[[Any], Any]) -> Any:
 def banded_convolution_forward(self: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """In place of `_conv_forward`: lazily as in any patched model; with gradients, at once."""
     patch: Patch = self.__dict__[ATTRIBUTE]
-    spread = spread_of(patch.around)
-    with spread.book.inside(patch.name):
+    spread = spread_of(patch.context)
+    with spread.stats.inside(patch.name):
         if not spread.eager:
             return convolution_forward(self, x, weight, bias)
         return convolved_with_gradients(spread, self, x, weight, bias)

@@ -15,7 +15,7 @@ from trnconv.errors import UnsupportedError
 from trnconv.parallel.attention import attention
 from trnconv.parallel.banded_model import BandedModel
 from trnconv.parallel.group_norm import group_norm
-from trnconv.pytorch.lazy.convolutions.endings import value_of
+from trnconv.pytorch.lazy.fusion.epilogues import value_of
 
 _MIX_ALL = """scaled_dot_product_attention bmm baddbmm matmul __matmul__ einsum softmax
 multi_head_attention_forward""".split()
@@ -44,7 +44,7 @@ def handled(spread: BandedModel, func: Callable[..., Any], args: Any, kwargs: An
     if name == "group_norm":
         if args[0].dim() < _FRAMES:
             raise GatherWanted(name)
-        spread.comm.module = spread.book.module
+        spread.comm.module = spread.stats.module
         named = {name: value_of(value) for name, value in kwargs.items()}
         return group_norm(spread.comm, *(value_of(arg) for arg in args), **named)
     if name == "interpolate":
@@ -110,7 +110,7 @@ def _rank(value: Any) -> int:
 def _refusal(spread: BandedModel, what: str) -> UnsupportedError:
     cut = spread.cut.names
     return UnsupportedError(
-        f"{spread.book.module or 'the model'}: {what}, of a video cut into bands of"
+        f"{spread.stats.module or 'the model'}: {what}, of a video cut into bands of"
         f" {cut}. It reads {cut} of other ranks, and is not known to"
         " trnconv.parallel. Cut the other axis, or run the model on one rank."
     )

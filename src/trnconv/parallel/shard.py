@@ -173,7 +173,7 @@ def shard_(
     except BaseException:
         unpatch_(model)
         raise
-    spread = BandedModel(cut, comm, report.book)
+    spread = BandedModel(cut, comm, report.stats)
     spread.shares_attention = not options.reproducible
     spread.overlap, spread.instance = options.overlap, LinkedCore.here()
     put_on_bands(model, spread)
@@ -198,7 +198,11 @@ def _require_untiled(model: nn.Module) -> None:
 def _require_taken(model: nn.Module, report: PatchReport, cut: MeshCut) -> None:
     for axis in cut.axes:
         at, name = axis - 3, NAMES[axis]
-        kept = [entry for entry in report.kept if len(entry.weight) > 3 and entry.weight[at] > 1]
+        kept = [
+            entry
+            for entry in report.left_to_torch
+            if len(entry.weight) > 3 and entry.weight[at] > 1
+        ]
         if kept:
             raise UnsupportedError(
                 f"{kept[0].name}: {kept[0].reason} It reads other {name}, and torch's own"
@@ -222,8 +226,8 @@ def put_on_bands(model: nn.Module, spread: BandedModel) -> None:
         patch: Patch | None = module.__dict__.get(ATTRIBUTE)
         if patch is None:
             continue
-        patch.around.spread = spread
-        patch.around.within = partial(LazyBands, spread)
+        patch.context.spread = spread
+        patch.context.within = partial(LazyBands, spread)
         for method in patch.methods:
             bound = module.__dict__[method]
             if type(bound) is Bound and bound.function in ours:

@@ -14,10 +14,10 @@ from trnconv.parallel.halos import Surrounded
 from trnconv.parallel.overlap import LinkedCore, Ways
 from trnconv.parallel.receptive_field import ReceptiveField, Sliding, receptive_field
 from trnconv.pytorch.backends.arrays import dtype_name
-from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.convolutions.convolution import problem_of, spec_of
 from trnconv.pytorch.lazy.convolutions.filters import Filters
 from trnconv.pytorch.lazy.convolutions.operands import ConvOperands, Window3d, frame_counts
+from trnconv.pytorch.lazy.fusion.convolution import problem_of, spec_of
+from trnconv.pytorch.lazy.tensors.context import PatchContext
 
 
 @dataclass(frozen=True)
@@ -27,24 +27,24 @@ class BandLayer:
     operands: ConvOperands
     window: Window3d
     filters: Filters
-    around: PatchContext
+    context: PatchContext
 
     @property
     def module(self) -> str:
         """Its dotted name."""
-        return self.filters.module or self.around.book.module
+        return self.filters.module or self.context.stats.module
 
     def question(self, operands: ConvOperands, instance: LinkedCore) -> Question:
         """What a convolution of such operands costs, whatever its end."""
         frames = frame_counts(operands.pieces)
         weight = (*self.filters.weight.shape[:2], *self.window.kernel)
         return Question(
-            shape=problem_of(operands, self.window, weight, self.around),
+            shape=problem_of(operands, self.window, weight, self.context),
             machine=instance.machine,
             dtype=dtype_name(self.filters.weight),
             pieces=frames if len(frames) > 1 else (),
-            reproducible=self.around.reproducible,
-            policy=self.around.policy_for(self.module),
+            reproducible=self.context.reproducible,
+            policy=self.context.policy_for(self.module),
         )
 
 
@@ -105,7 +105,7 @@ class Halves:
         """The second step, to be done when the first is."""
         launches = []
         for group in self.groups:
-            spec = spec_of(self._operands(group), self.layer.window, self.layer.around)
+            spec = spec_of(self._operands(group), self.layer.window, self.layer.context)
             launches.append(BoundaryLaunch(group.at, group.boundaries, self.band_fields, spec))
         return BoundaryConv(self.cut, pieces, tuple(launches))
 

@@ -24,8 +24,8 @@ from trnconv.parallel.comm import Comm
 from trnconv.parallel.comm_group import DEFAULT, Options, connect
 from trnconv.parallel.mesh import cut_by
 from trnconv.parallel.traffic import Traffic
-from trnconv.pytorch.lazy.bypass import passing
-from trnconv.pytorch.lazy.convolutions.endings import value_of
+from trnconv.pytorch.lazy.base.bypass import passing
+from trnconv.pytorch.lazy.fusion.epilogues import value_of
 
 Tensor = torch.Tensor
 _HALVES = {"tiled_decode": "decoder", "tiled_encode": "encoder"}

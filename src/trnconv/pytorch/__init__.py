@@ -15,7 +15,7 @@ from trnconv.pytorch.backends.choice import Backend, backend, choose_backend
 from trnconv.pytorch.backends.packed_weights import forget_packed_weights
 from trnconv.pytorch.calibration import calibrate
 from trnconv.pytorch.causal import causal_conv3d
-from trnconv.pytorch.lazy.context import Rewrites
+from trnconv.pytorch.lazy.tensors.context import Rewrites
 from trnconv.pytorch.operators import flops
 from trnconv.pytorch.operators.checkpoint_policy import keep_convolutions
 from trnconv.pytorch.operators.launch_graph import with_launches

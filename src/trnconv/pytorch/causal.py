@@ -18,9 +18,9 @@ from trnconv.ask.policy import BF16, Policy, policy_of
 from trnconv.errors import ShapeError
 from trnconv.geometry import REPLICATE, ZEROS, Triple
 from trnconv.pytorch import functional
-from trnconv.pytorch.arguments import Axes, require_no_order, wants_gradient
 from trnconv.pytorch.backends.choice import Backend, asked_for
 from trnconv.pytorch.backends.conv_call import ConvSpec
+from trnconv.pytorch.functional.arguments import Axes, require_no_order, wants_gradient
 from trnconv.pytorch.operators.convolutions import fused_convolution
 
 Tensor = torch.Tensor

@@ -22,8 +22,8 @@ from torch.overrides import TorchFunctionMode
 from trnconv.ask.policy import Policy
 from trnconv.models import ModelEntry, Size
 from trnconv.pytorch import model_builder
-from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites
-from trnconv.pytorch.lazy.ledger import PolicedConv
+from trnconv.pytorch.lazy.base.stats import PolicedConv
+from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES, Rewrites
 from trnconv.pytorch.patching import PatchReport, patch_
 
 FACTOR, ALLOWANCE = 2, 0.005
@@ -46,8 +46,8 @@ class ModelVerdict:
     ours: Error
     floor: Error
     outputs: int
-    taken: int  # convolutions on our kernels
-    kept: int  # left to torch
+    patched: int  # convolutions on our kernels
+    left_to_torch: int
     works: tuple[tuple[PolicedConv, int], ...] = ()  # what was called, and how often
 
     @property
@@ -106,9 +106,9 @@ def verdict(
         ours=_error(ours, without.exact),
         floor=_error(without.floor, without.exact),
         outputs=without.exact.numel(),
-        taken=len(report.taken),
-        kept=len(report.kept),
-        works=tuple(report.book.works.items()),
+        patched=len(report.patched),
+        left_to_torch=len(report.left_to_torch),
+        works=tuple(report.stats.works.items()),
     )
 
 

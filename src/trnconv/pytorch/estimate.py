@@ -23,9 +23,9 @@ from trnconv.errors import PlanError, UnsupportedError
 from trnconv.models import ModelEntry, Size
 from trnconv.neighbours.refusal import has_kernels
 from trnconv.pytorch import model_builder
-from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites
+from trnconv.pytorch.lazy.base.stats import PolicedConv
 from trnconv.pytorch.lazy.convolutions.modelled_time import is_normed_faster
-from trnconv.pytorch.lazy.ledger import PolicedConv
+from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES, Rewrites
 from trnconv.pytorch.live_memory import LiveMemory
 from trnconv.pytorch.patching import PatchReport, patched
 from trnconv.pytorch.step_log import StepLog
@@ -98,8 +98,8 @@ class Estimate:
     @property
     def copied_bytes(self) -> int:
         """HBM traffic of padding, concatenation, upsampling and caches, read and written."""
-        book = self.run.report.book
-        return sum(copy.moved_bytes * times for copy, times in book.copies.items())
+        stats = self.run.report.stats
+        return sum(copy.moved_bytes * times for copy, times in stats.copies.items())
 
     @property
     def calls(self) -> int:
@@ -125,7 +125,7 @@ def run_on_meta(
         torch.no_grad(),
         patched(model, rewrites=rewrites, reproducible=reproducible, accuracy=accuracy) as report,
         memory,
-        StepLog(report.book) as log,
+        StepLog(report.stats) as log,
     ):
         call(model)
     return MetaRun(
@@ -160,7 +160,7 @@ def estimate(
 
     layers: dict[tuple[PolicedConv, Price], int] = {}
     longest = 0
-    for graph in graphs_of(list(run.report.book.works.items())):
+    for graph in graphs_of(list(run.report.stats.works.items())):
         prices = price_graph([(asked(work), calls) for work, calls in graph.works])
         counted = list(zip(graph.works, prices, strict=True))
         longest = max(

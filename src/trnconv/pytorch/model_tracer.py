@@ -12,9 +12,10 @@ import torch
 
 from trnconv.models import ModelEntry, Size
 from trnconv.pytorch.estimate import Clips, MetaRun, run_entry_on_meta, run_on_meta
-from trnconv.pytorch.lazy.context import ALL_REWRITES, NO_REWRITES, Rewrites
-from trnconv.traces import Kept, ModelTrace, Moved, Operation, TracedConv
+from trnconv.traces import LeftToTorch, ModelTrace, Moved, Operation, TracedConv
 from trnconv.traces.groups import operations_of
+from trnconv.observed import LeftToTorch, Moved, Observation, ObservedConv, Operation
+from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES, NO_REWRITES, Rewrites
 
 _UNFUSED = replace(ALL_REWRITES, fuse_norms=False, fuse_attention=False, coarse_residuals=False)
 
@@ -71,10 +72,13 @@ def _traced(
         frames=frames,
         height=height,
         width=width,
-        works=tuple((_bare(work), calls) for work, calls in run.report.book.works.items()),
+        works=tuple((_bare(work), calls) for work, calls in run.report.stats.works.items()),
         moved=_moved(run),
-        kept=tuple(Kept(convolution.name, convolution.reason) for convolution in run.report.kept),
-        taken=len(run.report.taken),
+        left_to_torch=tuple(
+            LeftToTorch(convolution.name, convolution.reason)
+            for convolution in run.report.left_to_torch
+        ),
+        patched=len(run.report.patched),
         peak_bytes=run.peak_bytes,
         largest_bytes=run.largest_bytes,
         largest_shape=tuple(run.largest_shape),
@@ -97,7 +101,7 @@ def _operations(run: MetaRun) -> tuple[tuple[Operation, int], ...]:
 
 def _moved(run: MetaRun) -> tuple[Moved, ...]:
     times: Counter[str] = Counter()
-    for copy, count in run.report.book.copies.items():
+    for copy, count in run.report.stats.copies.items():
         times[copy.kind] += count
     moved = run.report.copied()
     return tuple(Moved(kind, times[kind], moved[kind]) for kind in moved)

@@ -11,11 +11,11 @@ from trnconv.ask.ends import AFTER, IDENTITY
 from trnconv.ask.policy import policy_of
 from trnconv.errors import UnsupportedError
 from trnconv.geometry import Triple
-from trnconv.pytorch.arguments import wants_gradient
 from trnconv.pytorch.backends.arrays import Array, to_array, to_tensor
 from trnconv.pytorch.backends.aten import finished
 from trnconv.pytorch.backends.choice import asked_for, on_neuron
 from trnconv.pytorch.backends.conv_call import ConvSpec
+from trnconv.pytorch.functional.arguments import wants_gradient
 from trnconv.pytorch.operators import convolutions
 
 Tensor = torch.Tensor

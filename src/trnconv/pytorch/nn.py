@@ -17,9 +17,9 @@ from trnconv.pytorch import functional
 from trnconv.pytorch.backends.aten import finished
 from trnconv.pytorch.backends.choice import asked_for
 from trnconv.pytorch.backends.kernel_place import runs_kernels
+from trnconv.pytorch.functional.padded_input import padded_input
 from trnconv.pytorch.operators.norm_call import MEAN_SQUARE, NormCall
 from trnconv.pytorch.operators.norms import normed
-from trnconv.pytorch.padded_input import padded_input
 
 
 class _ModuleOptions:

@@ -15,9 +15,9 @@ from torch.utils._pytree import tree_leaves
 
 from trnconv.ask.ends import IDENTITY
 from trnconv.pytorch.backends.arrays import dtype_name
-from trnconv.pytorch.lazy.ledger import Ledger
+from trnconv.pytorch.lazy.base.stats import PatchStats
+from trnconv.pytorch.lazy.base.traits import Traits, parts, tensors_in, traits_of
 from trnconv.pytorch.lazy.movements import bytes_read
-from trnconv.pytorch.lazy.traits import Traits, parts, tensors_in, traits_of
 from trnconv.pytorch.operators.attention import ATTENTION_OP
 from trnconv.pytorch.operators.norm_call import (
     FRAME_GROUPS,
@@ -51,12 +51,12 @@ _MOVES = ("clone", "copy_")  # torch calls them pointwise
 
 
 class StepLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes what runs inside of it, with the module that the ledger says is running."""
+    """Notes what runs inside of it, with the module that the stats say is running."""
 
-    def __init__(self, book: Ledger) -> None:
+    def __init__(self, stats: PatchStats) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.steps: list[Step] = []
-        self._book = book
+        self._stats = stats
         self._written = 0  # memories so far
         self._known: dict[int, tuple[weakref.ref[Any], int]] = {}  # by storage
 
@@ -88,7 +88,7 @@ class StepLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
         step = Step(
             name,
             _role(func, traits, name, operands),
-            self._book.module,
+            self._stats.module,
             operands,
             self._newly_written(made),
             tuple(made.shape),

@@ -7,7 +7,7 @@ whole models are planned without torch.
 from trnconv.traces.files import shipped, shipped_text
 from trnconv.traces.graphs import Graph, graphs_of
 from trnconv.traces.model_trace import (
-    Kept,
+    LeftToTorch,
     ModelTrace,
     Moved,
     TracedConv,
@@ -20,7 +20,7 @@ from trnconv.traces.other_size import at_size
 
 __all__ = [
     "Graph",
-    "Kept",
+    "LeftToTorch",
     "ModelTrace",
     "Moved",
     "Operation",

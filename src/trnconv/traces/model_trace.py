@@ -60,8 +60,8 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A convolution that torch keeps, and why."""
+class LeftToTorch:
+    """A convolution that is left to torch, and why."""
 
     module: str
     reason: str
@@ -78,8 +78,8 @@ class ModelTrace:
     width: int
     works: tuple[tuple[TracedConv, int], ...]  # with how often each was called
     moved: tuple[Moved, ...]
-    kept: tuple[Kept, ...]
-    taken: int  # modules whose convolutions run on our kernels
+    left_to_torch: tuple[LeftToTorch, ...]
+    patched: int  # modules whose convolutions run on our kernels
     peak_bytes: int  # of activations and caches alive at once
     largest_bytes: int
     largest_shape: tuple[int, ...]

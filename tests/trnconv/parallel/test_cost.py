@@ -39,7 +39,7 @@ def test_the_middle_of_three_ranks_receives_two_rows_for_every_convolution():
     """No caches here. Two rows of the input as it lies, upsampled in the kernel or not."""
     run = run_entry_on_meta(HUNYUAN, SIZE, "decode")
     expected = 0
-    for work, calls in run.report.book.works.items():
+    for work, calls in run.report.stats.works.items():
         shape = work.shape
         rows = 2 if shape.kernel[1] == 3 else 0
         expected += calls * rows * shape.c_in * shape.size[0] * shape.size[2] * 2

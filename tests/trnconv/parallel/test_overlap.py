@@ -82,7 +82,7 @@ def in_the_middle(model, x, overlap, events, **options):
     with patched(model, **{"backend": "torch", **options}) as report:
         comm = Double(None, RANK, BANDS.ranks, ExchangeKind.permute, 0.0, None)
         comm.begin(x, events)
-        spread = BandedModel(MeshCut((ROWS,), (BANDS.ranks,)), comm, report.book)
+        spread = BandedModel(MeshCut((ROWS,), (BANDS.ranks,)), comm, report.stats)
         spread.overlap = overlap
         spread.begin(BandGrid((BANDS,)))
         put_on_bands(model, spread)
@@ -129,8 +129,8 @@ def test_residual_and_activation_reach_the_boundaries(events):
     model, x = Residual().eval().requires_grad_(requires_grad=False), small_video()
     y, spread = in_the_middle(model, x, "always", events)
     assert torch.equal(y, model(x)[:, :, :, slice(*BANDS.of(RANK))])
-    ends = {work.end.activation for work in spread.book.works}
-    assert (len(spread.book.works), len(ends)) == (2, 1)
+    ends = {work.end.activation for work in spread.stats.works}
+    assert (len(spread.stats.works), len(ends)) == (2, 1)
 
 
 class Normed(torch.nn.Module):
@@ -183,7 +183,7 @@ def test_only_edges_are_copied(events):
     copied = {}
     for overlap in ("always", "never"):
         _, spread = in_the_middle(model, x, overlap, events)
-        halos = [copy for copy in spread.book.copies.items() if copy[0].kind == "halo"]
+        halos = [copy for copy in spread.stats.copies.items() if copy[0].kind == "halo"]
         copied[overlap] = sum(copy.moved_bytes * times for copy, times in halos)
     row_bytes = 4 * 3 * 5 * 4
     assert copied["always"] == 2 * 2 * (3 + 1) * row_bytes
@@ -223,12 +223,12 @@ def test_frames_that_were_copied_for_a_cache_are_not_asked_for_again(overlap):
     start, stop = BANDS.of(RANK)
     with patched(model, backend="torch") as report:
         comm = MetaComm(None, RANK, BANDS.ranks, ExchangeKind.permute, 0.0, None)
-        spread = BandedModel(MeshCut((ROWS,), (BANDS.ranks,)), comm, report.book)
+        spread = BandedModel(MeshCut((ROWS,), (BANDS.ranks,)), comm, report.stats)
         spread.overlap = overlap
         spread.begin(BandGrid((BANDS,)))
         put_on_bands(model, spread)
         model(torch.zeros(1, 4, 12, stop - start, 5))
-    assert [work.pieces for work in report.book.works if work.pieces] != []
+    assert [work.pieces for work in report.stats.works if work.pieces] != []
     assert comm.traffic.times(TrafficKind.halo) == 3
     assert comm.traffic.received(TrafficKind.halo) == 12 * 2 * 4 * 5 * 4
 

@@ -188,7 +188,7 @@ def test_halo_bytes_are_those_of_the_formula(ranks, name, phase, exchange, overl
     entry, model, x, _ = ours.given(name, phase, torch.float32, LONG)
     with patched(model, backend="torch") as report:
         ours.run_phase(entry, model, phase, x)
-    works = report.book.works
+    works = report.stats.works
     assert any(work.pieces for work in works) == (name in CACHING)
     count = 3
     got = ranks.run(count, ours.in_bands, name, phase, torch.float32, LONG, "rows", None, options)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.diffusers
 def test_a_patched_model_passes(phase):
     verdict = verify_model(find("sdxl"), phase, "bf16")
     assert verdict.passed
-    assert verdict.taken > 0
+    assert verdict.patched > 0
     assert 0 < verdict.floor.rms < 0.05  # bf16 has 8 bits, and there are a few dozen roundings
 
 
@@ -25,7 +25,7 @@ def test_pools_that_torch_lacks_in_bf16_are_averaged_in_float32():
     """Cosmos averages over volumes; torch's CPU has no such operator in bf16."""
     verdict = verify_model(find("cosmos1.0"), "encode", "bf16")
     assert verdict.passed
-    assert verdict.kept == 0
+    assert verdict.left_to_torch == 0
 
 
 def test_one_unpatched_run_serves_all_accuracies():
@@ -63,7 +63,9 @@ def test_a_wrong_weight_is_noticed(monkeypatch):
 
 def test_twice_the_floor_and_a_little_is_allowed():
     least = Error(rms=0.01, largest=0.1)
-    verdict = ModelVerdict(ours=Error(0.024, 0.204), floor=least, outputs=1, taken=1, kept=0)
+    verdict = ModelVerdict(
+        ours=Error(0.024, 0.204), floor=least, outputs=1, patched=1, left_to_torch=0
+    )
     assert verdict.passed
     assert not replace(verdict, ours=Error(0.026, 0.204)).passed
     assert not replace(verdict, ours=Error(0.024, 0.206)).passed

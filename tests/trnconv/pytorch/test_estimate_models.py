@@ -13,7 +13,7 @@ from trnconv.model_plan import operation_plans
 from trnconv.models import find, models
 from trnconv.pytorch import model_builder
 from trnconv.pytorch.estimate import estimate, run_entry_on_meta, run_on_meta
-from trnconv.pytorch.lazy.context import ALL_REWRITES, NO_REWRITES
+from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES, NO_REWRITES
 from trnconv.traces.groups import operations_of
 
 pytestmark = pytest.mark.diffusers
@@ -46,11 +46,11 @@ def total(works, number):
 def test_every_convolution_is_counted(entry, phase):
     expected = recorded(entry, phase, entry.tiny)
     run = run_entry_on_meta(entry, entry.tiny, phase, rewrites=NO_REWRITES)
-    works = run.report.book.works
+    works = run.report.stats.works
     assert sum(works.values()) == len(expected.calls)
     assert total(works, lambda work: work.shape.macs()) == expected.macs
-    assert not run.report.book.kept
-    rewritten = run_entry_on_meta(entry, entry.tiny, phase).report.book
+    assert not run.report.stats.left_to_torch
+    rewritten = run_entry_on_meta(entry, entry.tiny, phase).report.stats
     assert rewritten.calls == len(expected.calls)
     assert total(rewritten.works, lambda work: work.shape.macs()) <= expected.macs
     assert not rewritten.repeated
@@ -60,7 +60,7 @@ def test_an_estimate_adds_up_its_layers():
     entry = find("wan2.1")
     run = run_entry_on_meta(entry, entry.tiny, "decode")
     cost = estimate(run, TRN2, cores=1)
-    assert cost.calls == sum(run.report.book.works.values())
+    assert cost.calls == sum(run.report.stats.works.values())
     assert cost.seconds == pytest.approx(sum(one.calls * one.price.ns for one in cost.layers) / 1e9)
     assert cost.convolution_bytes > 0
     names = [entry.name for entry in run.report.entries]
@@ -90,7 +90,7 @@ def test_memory_is_that_of_tensors_alive_at_once():
 
 def copied(run, *kinds):
     moved = Counter()
-    for copy, times in run.report.book.copies.items():
+    for copy, times in run.report.stats.copies.items():
         moved[copy.kind] += times * copy.moved_bytes
     return sum(moved[kind] for kind in kinds)
 
@@ -140,7 +140,7 @@ def test_conditioning_is_computed_at_the_size_of_the_latent():
     as_it_is, ours = runs("cogvideox")
     own = {
         work: calls
-        for work, calls in ours.report.book.works.items()
+        for work, calls in ours.report.stats.works.items()
         if {"conv_y", "conv_b"} & set(work.module.split("."))
     }
     assert sum(own.values()) == 2 * CONDITIONED_NORMS * CHUNKS

@@ -182,4 +182,4 @@ def test_the_report_prices_what_ran(model):
     with torch.no_grad(), patched(model, accuracy=ANY) as report:
         model(video())
     assert all(one.price.plan.plan.form == "minimal" for one in report.ran())
-    assert all(work.policy != ALWAYS_DIRECT for work in report.book.works)
+    assert all(work.policy != ALWAYS_DIRECT for work in report.stats.works)

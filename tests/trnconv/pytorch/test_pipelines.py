@@ -66,17 +66,20 @@ def assert_same(video, expected):
 def test_one_line_and_back(pipe):
     expected = pipe(latents())
     report = trnconv.accelerate(pipe)
-    assert report.kept == ()
+    assert report.left_to_torch == ()
     assert_same(pipe(latents()), expected)
-    ran = {work.module for work in report.book.works}
-    assert {entry.name for entry in report.taken if entry.name.startswith("decoder")} <= ran
+    ran = {work.module for work in report.stats.works}
+    assert {entry.name for entry in report.patched if entry.name.startswith("decoder")} <= ran
     unpatch_(pipe.vae)
     assert torch.equal(pipe(latents()), expected)
 
 
 def test_an_autoencoder_itself_and_options_of_patch(pipe):
     report = trnconv.accelerate(pipe.vae, filter_fn=lambda name, _: "conv_out" not in name)
-    assert [entry.name for entry in report.kept] == ["encoder.conv_out", "decoder.conv_out"]
+    assert [entry.name for entry in report.left_to_torch] == [
+        "encoder.conv_out",
+        "decoder.conv_out",
+    ]
 
 
 def test_tiling(pipe):
@@ -89,7 +92,7 @@ def test_tiling(pipe):
     expected = pipe(latents(size=6))
     report = trnconv.accelerate(pipe, backend="torch")
     assert_same(pipe(latents(size=6)), expected)
-    rows = {work.shape.size[1] for work in report.book.works}
+    rows = {work.shape.size[1] for work in report.stats.works}
     assert max(rows) <= 8  # tiles of 8 rows, no frame of 12
 
 
@@ -98,7 +101,7 @@ def test_slicing(pipe):
     expected = pipe(latents(batch=2))
     report = trnconv.accelerate(pipe, backend="torch")
     assert_same(pipe(latents(batch=2)), expected)
-    causal = [work for work in report.book.works if work.module == "decoder.conv_in"]
+    causal = [work for work in report.stats.works if work.module == "decoder.conv_in"]
     assert {work.shape.batch for work in causal} == {1}
 
 

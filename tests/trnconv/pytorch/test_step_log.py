@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from trnconv.pytorch.lazy.context import ALL_REWRITES
+from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES
 from trnconv.pytorch.patching import patched
 from trnconv.pytorch.step_log import StepLog
 from trnconv.traces.groups import operations_of
@@ -61,7 +61,7 @@ def steps_of(model, x, rewrites=ALL_REWRITES):
     with (
         torch.no_grad(),
         patched(model, rewrites=rewrites) as report,
-        StepLog(report.book) as log,
+        StepLog(report.stats) as log,
     ):
         model(x)
     return log.steps

@@ -9,9 +9,9 @@ from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.models import find, models
 from trnconv.pytorch import decode_in_chunks, encode_in_chunks, patch_, patched
 from trnconv.pytorch.lazy import LazyTensor
-from trnconv.pytorch.lazy.deferred_result import Pending
-from trnconv.pytorch.lazy.frame_by_frame import on_each_frame
-from trnconv.pytorch.lazy.frames.unwritten_frames import UnwrittenFrames
+from trnconv.pytorch.lazy.base.deferred_result import Pending
+from trnconv.pytorch.lazy.base.frame_by_frame import on_each_frame
+from trnconv.pytorch.lazy.frame_buffers import UnwrittenFrames
 from trnconv.pytorch.model_builder import build
 
 pytestmark = pytest.mark.diffusers
@@ -63,7 +63,7 @@ def test_any_chunks_have_the_same_bits_in_the_reproducible_mode(name, phase):
     y = whole(model, phase, given)
     for lengths in CHUNKS[phase]:
         assert torch.equal(in_chunks(model, phase, given, lengths), y), lengths
-    assert not report.book.kept
+    assert not report.stats.left_to_torch
     assert phase == "encode" or y.abs().max() < 1, "clamped values would hide a difference"
 
 
@@ -412,6 +412,6 @@ def test_a_model_may_be_patched_for_one_stream():
     before = in_chunks(model, "decode", given, [1, 2])
     with patched(model, backend="torch") as report:
         inside = in_chunks(model, "decode", given, [1, 2])
-    assert report.book.works
+    assert report.stats.works
     assert Error.of(inside, before).largest <= FLOAT32_BOUND
     assert torch.equal(in_chunks(model, "decode", given, [1, 2]), before)

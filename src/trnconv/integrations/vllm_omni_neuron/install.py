@@ -11,8 +11,8 @@ from torch import nn
 
 from trnconv.errors import UnsupportedError
 from trnconv.pytorch import PatchReport, patch_, unpatch_
-from trnconv.pytorch.arguments import wants_gradient
 from trnconv.pytorch.backends.conv_call import ConvSpec
+from trnconv.pytorch.functional.arguments import wants_gradient
 from trnconv.pytorch.operators.convolutions import fused_convolution
 from trnconv.pytorch.patching.methods import ATTRIBUTE
 
@@ -38,9 +38,9 @@ class ServedReport:
 
     def __str__(self) -> str:
         """A line each."""
-        patched, kept = self.patch.taken, self.patch.kept
-        lines = [f"{len(patched)} convolutions on our kernels, {len(kept)} kept"]
-        lines += [f"kept: {entry.name}, {entry.reason}" for entry in kept]
+        patched, left = self.patch.patched, self.patch.left_to_torch
+        lines = [f"{len(patched)} convolutions on our kernels, {len(left)} left to torch"]
+        lines += [f"left to torch: {entry.name}, {entry.reason}" for entry in left]
         lines.append(f"dispatch to nki-library off at {len(self.sites)} of them")
         return "\n".join(lines)
 
@@ -81,7 +81,7 @@ def uninstall_(vae: nn.Module) -> None:
 def _padded_conv(module: nn.Module, *, lazy: bool) -> _PaddedConv:
     """By what `patch_` decided for the module."""
     patch = module.__dict__[ATTRIBUTE]
-    context = patch.around
+    context = patch.context
     accuracy = context.policy_for(patch.name).text()
     is_ours = not lazy and not patch.reason
     return _PaddedConv(accuracy, context.backend, context.reproducible, is_ours)

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from trnconv.errors import TrnconvError
-from trnconv.pytorch.lazy import tensor as registry
-from trnconv.pytorch.lazy.autograd import plain_of
-from trnconv.pytorch.lazy.bypass import passing
-from trnconv.pytorch.lazy.deferred_result import Pending
-from trnconv.pytorch.lazy.tensor import LazyTensor
+from trnconv.pytorch.lazy.base.bypass import passing
+from trnconv.pytorch.lazy.base.deferred_result import Pending
+from trnconv.pytorch.lazy.tensors import tensor as registry
+from trnconv.pytorch.lazy.tensors.autograd import plain_of
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 
 Tensor = torch.Tensor
 _OURS = ("view_of", "becomes")
@@ -29,10 +29,10 @@ def settled(lazy: LazyTensor) -> bool:
     plain = plain_of(lazy)
     if lazy._use_count() > 1:  # type: ignore[attr-defined] # noqa: SLF001 (swap_tensors asks it too)
         return False
-    own = {name: value for name, value in vars(lazy).items() if name not in _OURS}
-    if own.pop(_MARKS_PARAMETERS, False):  # nn.Parameter(lazy) has marked it
+    attributes = {name: value for name, value in vars(lazy).items() if name not in _OURS}
+    if attributes.pop(_MARKS_PARAMETERS, False):  # nn.Parameter(lazy) has marked it
         plain = torch.nn.Parameter(plain, lazy.requires_grad)
-    vars(plain).update(own)
+    vars(plain).update(attributes)
     registry.taken_out(id(lazy))
     lazy.__class__, plain.__class__ = plain.__class__, lazy.__class__
     lazy.__dict__, plain.__dict__ = plain.__dict__, lazy.__dict__
@@ -64,8 +64,10 @@ def _settle_until_none_can(left_alone: frozenset[int]) -> list[int]:
 def _of_the_same_memory(waiting: list[int]) -> frozenset[int]:
     """Keys of these and of all that are views of the same cells."""
     cells = {lazy.view_of.cell for key in waiting if (lazy := registry.known(key)) is not None}
-    found = ((key, registry.known(key)) for key in registry.alive())
-    return frozenset(key for key, lazy in found if lazy is not None and lazy.view_of.cell in cells)
+    tensors = ((key, registry.known(key)) for key in registry.alive())
+    return frozenset(
+        key for key, lazy in tensors if lazy is not None and lazy.view_of.cell in cells
+    )
 
 
 def _settle_all(left_alone: frozenset[int]) -> list[int]:
@@ -169,12 +171,12 @@ def _in_all(values: Iterable[Any], depth: int) -> Iterator[LazyTensor]:
 
 def kept_by(model: torch.nn.Module, containers: Iterable[Any]) -> frozenset[int]:
     """Ids of lazy tensors in attributes of a model, and in lists and dictionaries it was given."""
-    found = [lazy for value in containers for lazy in lazies_in(value)]
+    lazies = [lazy for value in containers for lazy in lazies_in(value)]
     for module in model.modules():
         for name, value in vars(module).items():
             if name not in _MODULES_OWN and isinstance(value, (Tensor, list, dict, tuple)):
-                found.extend(lazies_in(value))
-    return frozenset(id(lazy) for lazy in found)
+                lazies.extend(lazies_in(value))
+    return frozenset(id(lazy) for lazy in lazies)
 
 
 _MODULES_OWN = frozenset(vars(torch.nn.Module())) - {"_buffers"}

@@ -2,12 +2,12 @@
 
 The first that fits decides what becomes of an operator:
 
-1. `movements.NOTED` has a note of this overload: data movement, a convolution, or the end of one.
-   Nothing is computed. A note that cannot take this call over returns NotImplemented, and the next
-   one is asked. What autograd records, or runs, is not noted.
+1. `movements.RECORDED` has a recorder of this overload: of data movement, of a convolution, or of
+   an epilogue. Nothing is computed. A recorder that cannot take this call over returns
+   NotImplemented, and the next is asked. Operators that autograd records, or runs, are left to it.
 2. It is made of other operators: each of those comes here in its turn.
 3. It writes: whoever still has to read what it changes does so first.
-4. It is a view of a lazy tensor: the same view of its twin on the meta device (`cell.py`).
+4. It is a view of a lazy tensor: the same view of its meta tensor, on the meta device (`cell.py`).
 5. Any other is computed by torch, on tensors.
 
 Where torch computes, it gets a lazy tensor's value (`LazyTensor.value`: to look at, maybe in memory
@@ -23,21 +23,21 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trnconv.pytorch.lazy.attention.index_values import follow
-from trnconv.pytorch.lazy.autograd import is_differentiating, is_recorded
-from trnconv.pytorch.lazy.bypass import is_passing
-from trnconv.pytorch.lazy.cell import laid_out_as
-from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.frame_by_frame import on_each_frame
-from trnconv.pytorch.lazy.memory import same_memory, storage_of
-from trnconv.pytorch.lazy.movements import NOTED, asked_by_a_model, note_copy
-from trnconv.pytorch.lazy.strides import (
+from trnconv.pytorch.lazy.base.bypass import is_passing
+from trnconv.pytorch.lazy.base.frame_by_frame import on_each_frame
+from trnconv.pytorch.lazy.base.memory import same_memory, storage_of
+from trnconv.pytorch.lazy.base.pending_reads import settle_readers, unseen
+from trnconv.pytorch.lazy.base.traits import Traits, mapped, parts, tensors_in, traits_of
+from trnconv.pytorch.lazy.movements import RECORDED, asked_by_a_model, count_copy
+from trnconv.pytorch.lazy.tensors.autograd import autograd_records, is_differentiating
+from trnconv.pytorch.lazy.tensors.cell import laid_out_as
+from trnconv.pytorch.lazy.tensors.context import PatchContext
+from trnconv.pytorch.lazy.tensors.strides import (
     as_torch_lays,
     in_order,
-    noted_as_torch_lays,
+    recorded_as_torch_lays,
 )
-from trnconv.pytorch.lazy.tensor import LazyTensor, define_dispatch
-from trnconv.pytorch.lazy.traits import Traits, mapped, parts, tensors_in, traits_of
-from trnconv.pytorch.lazy.unread import settle_readers, unseen
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor, define_dispatch
 
 Tensor = torch.Tensor
 _OURS = (Tensor, LazyTensor, torch.nn.Parameter)  # other subclasses have rules of their own
@@ -48,9 +48,9 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     supports_higher_order_operators = True  # else torch.cond is refused
 
-    def __init__(self, around: PatchContext) -> None:
+    def __init__(self, context: PatchContext) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.around = around
+        self.context = context
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -59,23 +59,23 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Note it, or do it on tensors: what is no operator of ATen, or of ours, at once."""
-        given = kwargs or {}
+        options = kwargs or {}
         ours = all(kind in _OURS for kind in types)
         if not isinstance(func, torch._ops.OpOverload) or not ours:  # noqa: SLF001
-            return func(*_solid(args), **_solid(given))
+            return func(*_solid(args), **_solid(options))
         if is_passing():
-            return func(*_values(args), **_values(given))
-        return self._dispatched(func, args, given, lazy=LazyTensor in types)
+            return func(*_values(args), **_values(options))
+        return self._dispatched(func, args, options, lazy=LazyTensor in types)
 
     def _dispatched(self, func: Any, args: Any, kwargs: Any, *, lazy: bool) -> Any:
         """By the first of the five cases above; `lazy`: whether an argument is."""
         traits = traits_of(func)
-        recorded = is_recorded((args, kwargs))
-        note = None if recorded or is_differentiating() else NOTED.get(traits.overload)
-        if note is not None:
-            result = note(self.around, func, args, kwargs)
+        by_autograd = autograd_records((args, kwargs))
+        record = None if by_autograd or is_differentiating() else RECORDED.get(traits.overload)
+        if record is not None:
+            result = record(self.context, func, args, kwargs)
             if result is not NotImplemented:
-                return noted_as_torch_lays(result, func, args, kwargs)
+                return recorded_as_torch_lays(result, func, args, kwargs)
         if traits.composite:
             with self:  # torch has this mode off while it is asked
                 return parts(func, *args, **kwargs)
@@ -83,13 +83,13 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return _changed(func, args, kwargs, traits)
         if lazy and traits.view and isinstance(args[0], LazyTensor):
             return _viewed(func, args, kwargs)
-        if recorded:
-            self.around.book.left_to_autograd()
+        if by_autograd:
+            self.context.stats.left_to_autograd()
             args, kwargs = _solid(args), _solid(kwargs)  # autograd may read them much later
         return self._computed(func, traits, args, kwargs, lazy=lazy)
 
     def _computed(self, func: Any, traits: Traits, args: Any, kwargs: Any, *, lazy: bool) -> Any:
-        """By torch, and in the book if it only moved data."""
+        """By torch, and counted if it only moved data."""
         if lazy and traits.any_order:
             return self._computed_anywhere(func, traits, args, kwargs)
         if lazy:
@@ -101,25 +101,25 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         given_tensors = tensors_in((args, kwargs))
         lazies = [tensor for tensor in given_tensors if isinstance(tensor, LazyTensor)]
         elements = {id(lazy): lazy.elements() for lazy in lazies}
-        given, named = mapped(LazyTensor, lambda lazy: elements[id(lazy)], (args, kwargs))
-        result = self._by_torch(func, traits, given, named)
-        if all(laid_out_as(elements[id(lazy)], lazy.view_of.twin) for lazy in lazies):
+        operands, options = mapped(LazyTensor, lambda lazy: elements[id(lazy)], (args, kwargs))
+        result = self._by_torch(func, traits, operands, options)
+        if all(laid_out_as(elements[id(lazy)], lazy.view_of.meta) for lazy in lazies):
             return result
-        return as_torch_lays(result, func, args, kwargs, self.around)
+        return as_torch_lays(result, func, args, kwargs, self.context)
 
     def _by_torch(self, func: Any, traits: Traits, args: Any, kwargs: Any) -> Any:
-        if self.around.reproducible:
+        if self.context.reproducible:
             framed = on_each_frame(traits.name, func, args, kwargs)
             if framed is not None:
                 return framed
         result = func(*args, **kwargs)
-        note_copy(self.around, traits.name, (args, kwargs), result)
+        count_copy(self.context, traits.name, (args, kwargs), result)
         follow(func, traits, args, kwargs, result)
         return result
 
 
 def outside(func: Any, args: Any, kwargs: Any) -> Any:
-    """An operator on a lazy tensor where no patched model runs: the cases above without notes."""
+    """An operator on a lazy tensor where no patched model runs: cases 2 to 5 above."""
     if not isinstance(func, torch._ops.OpOverload):  # noqa: SLF001
         return func(*_solid(args), **_solid(kwargs))
     traits = traits_of(func)
@@ -145,11 +145,11 @@ def _values(value: Any) -> Any:
 
 
 def _viewed(func: Any, args: Any, kwargs: Any) -> Any:
-    """A view of a lazy tensor: of its twin."""
+    """A view of a lazy tensor: of its meta tensor."""
     x: LazyTensor = args[0]
     with unseen():
-        twins = func(x.view_of.twin, *args[1:], **kwargs)
-    return mapped(Tensor, lambda twin: LazyTensor(x.view_of.of(twin), x.device), twins)
+        metas = func(x.view_of.meta, *args[1:], **kwargs)
+    return mapped(Tensor, lambda meta: LazyTensor(x.view_of.of(meta), x.device), metas)
 
 
 def _changed(func: Any, args: Any, kwargs: Any, traits: Traits) -> Any:
@@ -179,10 +179,10 @@ def _changed(func: Any, args: Any, kwargs: Any, traits: Traits) -> Any:
 def _reshaped(func: Any, args: Any, kwargs: Any) -> Any:
     """unsqueeze_, transpose_, ...: other sizes and strides of the same elements."""
     lazy: LazyTensor = args[0]
-    twin = lazy.view_of.twin
+    meta = lazy.view_of.meta
     with unseen():
-        other = func(twin.detach(), *_solid(args[1:]), **kwargs)
-        if not same_memory(other, twin):
+        other = func(meta.detach(), *_solid(args[1:]), **kwargs)
+        if not same_memory(other, meta):
             raise RuntimeError(
                 f"{func} gives other memory to a tensor while a patched model runs: give the"
                 " model's code a new tensor instead."

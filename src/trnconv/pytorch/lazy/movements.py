@@ -1,8 +1,8 @@
-"""Operators of ATen that move data, noted as videos. NotImplemented: this time torch does it.
+"""Operators of ATen that move data, recorded as videos. NotImplemented: this time torch does it.
 
-`NOTED` is the table that the mode looks operators up in, by name: those of this file, of
-`endings.py`, `norms.py` and `masks.py`. A note gets what surrounds it, the operator and its
-arguments, and returns what torch would have, as a lazy tensor.
+`RECORDED` is the table that the mode looks operators up in, by name: those of this file, of
+`frame_buffers.py`, `fusion/epilogues.py`, `norms/recognition.py` and `attention/masks.py`. A
+recorder gets the context, the operator and its arguments, and returns what torch would, lazily.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from typing import Any
 
 import torch
 
-from trnconv.pytorch.lazy.attention.masks import NOTED_MASKS
-from trnconv.pytorch.lazy.bypass import passing
-from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_memory
-from trnconv.pytorch.lazy.context import Note, PatchContext
-from trnconv.pytorch.lazy.convolutions.as_images import put_in_order
-from trnconv.pytorch.lazy.convolutions.channel_cells import moved_into_cells, with_repeated_channels
-from trnconv.pytorch.lazy.convolutions.convolution import run_of
+from trnconv.pytorch.lazy.attention.masks import RECORDED_MASKS
+from trnconv.pytorch.lazy.base.bypass import passing
+from trnconv.pytorch.lazy.base.memory import same_memory
+from trnconv.pytorch.lazy.base.pending_reads import unseen
+from trnconv.pytorch.lazy.base.traits import tensors_in
 from trnconv.pytorch.lazy.convolutions.deferred_conv import PendingConv
-from trnconv.pytorch.lazy.convolutions.endings import NOTED_ENDS
-from trnconv.pytorch.lazy.convolutions.joined_convolutions import joined
-from trnconv.pytorch.lazy.frames.frame_buffers import NOTED_BUFFERS
+from trnconv.pytorch.lazy.frame_buffers import RECORDED_BUFFERS
 from trnconv.pytorch.lazy.frames.materialize import stored
 from trnconv.pytorch.lazy.frames.video import AxisOrder, FrameRun, LazyVideo, spliced
-from trnconv.pytorch.lazy.frames.videos import video_of
-from trnconv.pytorch.lazy.memory import same_memory
+from trnconv.pytorch.lazy.fusion.channel_cells import moved_into_cells, with_repeated_channels
+from trnconv.pytorch.lazy.fusion.convolution import run_of
+from trnconv.pytorch.lazy.fusion.epilogues import RECORDED_EPILOGUES
+from trnconv.pytorch.lazy.fusion.joined_convolutions import joined
 from trnconv.pytorch.lazy.norms.pending_norm import PendingNorm
-from trnconv.pytorch.lazy.norms.recognition import NOTED_NORMS
-from trnconv.pytorch.lazy.tensor import LazyTensor, twin_of
-from trnconv.pytorch.lazy.traits import tensors_in
-from trnconv.pytorch.lazy.unread import unseen
+from trnconv.pytorch.lazy.norms.recognition import RECORDED_NORMS
+from trnconv.pytorch.lazy.tensors.as_images import put_in_order
+from trnconv.pytorch.lazy.tensors.cell import LazyCell, ViewOf, as_memory
+from trnconv.pytorch.lazy.tensors.context import PatchContext, Recorder
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor, meta_of
+from trnconv.pytorch.lazy.tensors.videos import video_of
 
 Tensor = torch.Tensor
 _FRAMES = 2
@@ -51,19 +51,19 @@ _NEAREST = ("upsample_nearest", "_upsample_nearest_exact")
 _NARROWEST = 2  # bytes: of what a model computes in; smaller types are for storage
 
 
-def _copied(video: LazyVideo | None, around: PatchContext, twin: Tensor | None = None) -> Any:
+def _copied(video: LazyVideo | None, context: PatchContext, meta: Tensor | None = None) -> Any:
     """A lazy tensor in memory of its own; laid out densely, if it is not said how."""
     if video is None:
         return NotImplemented
-    memory = as_memory(video) if twin is None else twin
-    return LazyTensor(ViewOf(LazyCell(memory, video, around), memory), video.device)
+    memory = as_memory(video) if meta is None else meta
+    return LazyTensor(ViewOf(LazyCell(memory, video, context), memory), video.device)
 
 
-def _or_torch(noted: LazyTensor | None) -> Any:
-    return NotImplemented if noted is None else noted
+def _or_torch(recorded: LazyTensor | None) -> Any:
+    return NotImplemented if recorded is None else recorded
 
 
-def _cat(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _cat(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """Frames one after the other; or one video alone, along any axis."""
     del func
     tensors = args[0] if args else kwargs["tensors"]
@@ -74,22 +74,22 @@ def _cat(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     videos = [video_of(tensor) for tensor in tensors]
     known = [video for video in videos if video is not None]
     together = spliced(known) if len(known) == len(videos) else None
-    return NotImplemented if together is None else _copied(joined(together, around), around)
+    return NotImplemented if together is None else _copied(joined(together, context), context)
 
 
-def _of_rank(rank: int, note: Note) -> Note:
-    """A note of an operator of so many axes: torch refuses what has others, and says so itself."""
+def _of_rank(rank: int, record: Recorder) -> Recorder:
+    """A recorder for so many axes: torch refuses what has others, and says so itself."""
 
-    def if_of_rank(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+    def if_of_rank(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         if args[0].dim() != rank + _OUTER_AXES:
             return NotImplemented
-        return note(around, func, args, kwargs)
+        return record(context, func, args, kwargs)
 
     return if_of_rank
 
 
-def _pad_with(mode: str) -> Note:
-    def note(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _pad_with(mode: str) -> Recorder:
+    def record(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         x, pads = args[:2]
         if mode != "constant" and x.dim() != len(pads) // 2 + _OUTER_AXES:
             return NotImplemented
@@ -98,13 +98,13 @@ def _pad_with(mode: str) -> Note:
         padded = None if video is None else video.padded(pads, mode, value)
         if padded is not None and mode == "reflect":
             with unseen():
-                func(twin_of(x), pads)  # torch refuses more than there is
-        return _copied(padded, around)
+                func(meta_of(x), pads)  # torch refuses more than there is
+        return _copied(padded, context)
 
-    return note
+    return record
 
 
-def _upsample(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _upsample(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """Nearest-neighbour upsampling to a size, and by what scales torch says that size came about.
 
     Which position is nearest follows from the scales, if there are any: a scale of 1.05 leaves two
@@ -118,19 +118,19 @@ def _upsample(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     stated = [scale for scale in scales if scale is not None]
     if stated and stated != factors:
         return NotImplemented
-    return _upsampled(around, x, factors)
+    return _upsampled(context, x, factors)
 
 
-def _upsample_by_factors(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _upsample_by_factors(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """The same to a size or by factors, and never both."""
     del func, kwargs
     x, size, factors = (*args, None)[:3]
     if size is not None:
-        return NotImplemented if factors is not None else _upsample(around, None, (x, size), {})
-    return NotImplemented if factors is None else _upsampled(around, x, factors)
+        return NotImplemented if factors is not None else _upsample(context, None, (x, size), {})
+    return NotImplemented if factors is None else _upsampled(context, x, factors)
 
 
-def _upsampled(around: PatchContext, x: Tensor, factors: Sequence[float]) -> Any:
+def _upsampled(context: PatchContext, x: Tensor, factors: Sequence[float]) -> Any:
     video = video_of(x)
     if video is None or video.layout is AxisOrder.frames_first:
         return NotImplemented
@@ -139,10 +139,10 @@ def _upsampled(around: PatchContext, x: Tensor, factors: Sequence[float]) -> Any
     if any(factor < 1 or factor != int(factor) for factor in factors):
         return NotImplemented
     whole = [1] * (3 - len(factors)) + [int(factor) for factor in factors]
-    return _copied(video.upsampled((whole[0], whole[1], whole[2])), around)
+    return _copied(video.upsampled((whole[0], whole[1], whole[2])), context)
 
 
-def _repeat(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _repeat(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """Frames so many times one after the other."""
     del func, kwargs
     x, counts = args
@@ -151,11 +151,11 @@ def _repeat(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         return NotImplemented
     if any(count != 1 for at, count in enumerate(counts) if at != _FRAMES):
         return NotImplemented
-    return _copied(video.times(counts[_FRAMES]), around)
+    return _copied(video.times(counts[_FRAMES]), context)
 
 
-def _clone(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
-    """What was noted is shared until it is changed in place; a copy that is smaller is made.
+def _clone(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+    """What was recorded is shared until it is changed in place; a copy that is smaller is made.
 
     A few frames of a long tensor, kept in a cache, would keep all of it in memory; upsampled frames
     take more than what they are of. Of a few frames that are upsampled or padded on paper, only
@@ -166,31 +166,31 @@ def _clone(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     if wanted not in (None, torch.preserve_format, torch.contiguous_format):
         return NotImplemented
     if x.dim() == 6:
-        return _interleaved(around, x)
+        return _interleaved(context, x)
     if x.dim() == 8:
-        return _or_torch(moved_into_cells(around, x))
-    if wanted is torch.contiguous_format and around.spread is None:
+        return _or_torch(moved_into_cells(context, x))
+    if wanted is torch.contiguous_format and context.spread is None:
         put_in_order(x)
     video = _in_parts(x) if _has_planes(x) else None
     if video is None:
         return NotImplemented
     for run in video.runs:
         if isinstance(run.base, PendingConv):
-            run.base.result()  # wanted twice: with an end of its own it would run twice
+            run.base.result()  # wanted twice: with an epilogue of its own it would run twice
     if video.keeps_others and wanted is not torch.contiguous_format:
-        few = _of_copied_frames(video, around)
+        few = _of_copied_frames(video, context)
         if few is None:
             return NotImplemented
         video = few
     with unseen():
-        twin = func(twin_of(x), **kwargs)
-    copied = _copied(video, around, twin)
+        meta = func(meta_of(x), **kwargs)
+    copied = _copied(video, context, meta)
     in_order = wanted is torch.contiguous_format
     copied.view_of.cell.for_a_layer = in_order and not asked_by_a_model()
     return copied
 
 
-def _of_copied_frames(video: LazyVideo, around: PatchContext) -> LazyVideo | None:
+def _of_copied_frames(video: LazyVideo, context: PatchContext) -> LazyVideo | None:
     """The same of copies of its frames; None if those are not smaller than the video."""
     spans = {
         base: FrameRun(
@@ -210,7 +210,7 @@ def _of_copied_frames(video: LazyVideo, around: PatchContext) -> LazyVideo | Non
         for base, span in spans.items():
             frames = stored(span)
             copies[base] = run_of(frames.clone(memory_format=torch.contiguous_format)).base
-            around.book.moved("cache", 2 * frames.nbytes)
+            context.stats.moved("cache", 2 * frames.nbytes)
     runs = [
         replace(
             run,
@@ -232,22 +232,22 @@ def _in_parts(x: Tensor) -> LazyVideo | None:
     if video is None or not isinstance(x, LazyTensor) or video.layout is not AxisOrder.video:
         return video
     cell, run = x.view_of.cell, video.runs[0]
-    noted = cell.video
-    if noted is None or not noted.untouched or not video.as_it_lies or run.whole:
+    recorded = cell.video
+    if recorded is None or not recorded.untouched or not video.as_it_lies or run.whole:
         return video
     base = run.base
-    if not isinstance(base, PendingNorm) or base is not noted.runs[0].base:
+    if not isinstance(base, PendingNorm) or base is not recorded.runs[0].base:
         return video
     bounds = sorted({0, run.start, run.stop, base.shape[_FRAMES]})
     parts = base.in_parts(bounds)
     if parts is None:
         return video
     runs = [FrameRun(part, 0, part.shape[_FRAMES]) for part in parts]
-    cell.made_of(replace(noted, runs=tuple(runs)))
+    cell.made_of(replace(recorded, runs=tuple(runs)))
     return replace(video, runs=(runs[bounds.index(run.start)],))
 
 
-def _interleaved(around: PatchContext, x: Tensor) -> Any:
+def _interleaved(context: PatchContext, x: Tensor) -> Any:
     """repeat_interleave is unsqueeze, expand, clone, view."""
     repeated = [at for at in (2, *_AXES) if x.stride(at) == 0 and x.shape[at] > 1]
     if len(repeated) != 1:
@@ -258,7 +258,7 @@ def _interleaved(around: PatchContext, x: Tensor) -> Any:
     if video is None or video.layout is not AxisOrder.video:
         return NotImplemented
     if at not in _AXES:
-        return _or_torch(with_repeated_channels(around, video, x.shape[at], x.shape))
+        return _or_torch(with_repeated_channels(context, video, x.shape[at], x.shape))
     factors = [1, 1, 1]
     factors[_AXES[at] - _FRAMES] = x.shape[at]
     more = video.upsampled((factors[0], factors[1], factors[2]))
@@ -266,17 +266,17 @@ def _interleaved(around: PatchContext, x: Tensor) -> Any:
         return NotImplemented
     memory = as_memory(more)
     with unseen():
-        twin = memory.view(x.shape)
-    return LazyTensor(ViewOf(LazyCell(memory, more, around), twin), x.device)
+        meta = memory.view(x.shape)
+    return LazyTensor(ViewOf(LazyCell(memory, more, context), meta), x.device)
 
 
 def _selected(x: LazyTensor, at: int) -> LazyTensor:
     with unseen():
-        twin = x.view_of.twin.select(at, 0)
-    return LazyTensor(x.view_of.of(twin), x.device)
+        meta = x.view_of.meta.select(at, 0)
+    return LazyTensor(x.view_of.of(meta), x.device)
 
 
-def _cast(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _cast(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """A cast that loses nothing, or back to where it came from."""
     x, dtype = args[0], kwargs.get("dtype")
     plain = kwargs.get("memory_format") in (None, torch.preserve_format)
@@ -290,8 +290,8 @@ def _cast(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     if cast is None:
         return NotImplemented
     with unseen():
-        twin = func(twin_of(x), dtype=dtype)
-    return _copied(cast, around, twin)
+        meta = func(meta_of(x), dtype=dtype)
+    return _copied(cast, context, meta)
 
 
 def _has_planes(x: Tensor) -> bool:
@@ -304,26 +304,28 @@ def _has_planes(x: Tensor) -> bool:
     return in_rows and all(size == 1 or step >= plane for size, step in others)
 
 
-def _spliced(note: Note) -> Note:
-    def if_allowed(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
-        return note(around, func, args, kwargs) if around.rewrites.splice else NotImplemented
+def _spliced(record: Recorder) -> Recorder:
+    def if_allowed(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+        return record(context, func, args, kwargs) if context.rewrites.splice else NotImplemented
 
     return if_allowed
 
 
-_BY_RANK: dict[str, Note] = {
+_BY_RANK: dict[str, Recorder] = {
     "replication_pad": _pad_with("replicate"),
     "reflection_pad": _pad_with("reflect"),
     **dict.fromkeys(_NEAREST, _upsample),
 }
-_MOVEMENTS: dict[str, Note] = {
+_MOVEMENTS: dict[str, Recorder] = {
     "cat": _cat,
     "constant_pad_nd": _pad_with("constant"),
     "repeat": _repeat,
     "clone": _clone,
     "_to_copy": _cast,
     **{
-        f"{name}{rank}d": _of_rank(rank, note) for name, note in _BY_RANK.items() for rank in (2, 3)
+        f"{name}{rank}d": _of_rank(rank, record)
+        for name, record in _BY_RANK.items()
+        for rank in (2, 3)
     },
     **{
         f"{name}{rank}d.vec": _of_rank(rank, _upsample_by_factors)
@@ -331,41 +333,41 @@ _MOVEMENTS: dict[str, Note] = {
         for rank in (2, 3)
     },
 }
-_OTHERS: dict[str, Note] = {
-    **{f"aten::{name}": _spliced(note) for name, note in _MOVEMENTS.items()},
-    **{name: _spliced(note) for name, note in NOTED_BUFFERS.items()},
-    **NOTED_ENDS,
+_OTHERS: dict[str, Recorder] = {
+    **{f"aten::{name}": _spliced(record) for name, record in _MOVEMENTS.items()},
+    **{name: _spliced(record) for name, record in RECORDED_BUFFERS.items()},
+    **RECORDED_EPILOGUES,
 }
 
 
-def _first_of(*notes: Note) -> Note:
-    """The note of the first that takes a call over."""
+def _first_of(*recorders: Recorder) -> Recorder:
+    """A recorder that asks these in order, until a call is taken over."""
 
-    def note(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
-        found = (first(around, func, args, kwargs) for first in notes)
+    def record(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+        found = (first(context, func, args, kwargs) for first in recorders)
         return next((result for result in found if result is not NotImplemented), NotImplemented)
 
-    return note
+    return record
 
 
-_TABLES = (NOTED_MASKS, NOTED_NORMS, _OTHERS)
-NOTED: dict[str, Note] = {
+_TABLES = (RECORDED_MASKS, RECORDED_NORMS, _OTHERS)
+RECORDED: dict[str, Recorder] = {
     name: _first_of(*(table[name] for table in _TABLES if name in table))
     for name in dict.fromkeys(name for table in _TABLES for name in table)
 }
 
 
-def note_copy(around: PatchContext, name: str, given: Any, result: Any) -> None:
-    """An operator that torch did: in the book, if it moved data for nothing but its place."""
+def count_copy(context: PatchContext, name: str, arguments: Any, result: Any) -> None:
+    """An operator that torch did: counted, if it moved data for nothing but its place."""
     if name == "aten::_unsafe_view":
-        around.book.call_last("contiguous", "permute")  # reshape is a copy, and this
+        context.stats.call_last("contiguous", "permute")  # reshape is a copy, and this
         return
-    kind = _kind(name, given)
+    kind = _kind(name, arguments)
     if not kind or not isinstance(result, Tensor):
         return
-    read: Sequence[Tensor] = list(tensors_in(given[0][:1]))
+    read: Sequence[Tensor] = list(tensors_in(arguments[0][:1]))
     if not any(same_memory(tensor, result) for tensor in read):
-        around.book.moved(kind, sum(bytes_read(tensor) for tensor in read) + result.nbytes)
+        context.stats.moved(kind, sum(bytes_read(tensor) for tensor in read) + result.nbytes)
 
 
 def bytes_read(tensor: Tensor) -> int:
@@ -374,10 +376,10 @@ def bytes_read(tensor: Tensor) -> int:
     return prod(size for step, size in pairs if step) * tensor.element_size()
 
 
-def _kind(name: str, given: Any) -> str:
+def _kind(name: str, arguments: Any) -> str:
     bare = name.removeprefix("aten::")
     if bare == "clone":
-        return _kind_of_clone(*given)
+        return _kind_of_clone(*arguments)
     if bare in ("cat", "stack", "repeat"):
         return "repeat" if bare == "repeat" else "cat"
     if "_pad" in bare and "backward" not in bare:

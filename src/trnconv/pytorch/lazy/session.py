@@ -13,12 +13,12 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import _FlopCounterMode
 
-from trnconv.pytorch.lazy import tensor as registry
-from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.exits import kept_by, lazies_in, settle_after_failure, settle_since
 from trnconv.pytorch.lazy.functions import LazyFunctions
 from trnconv.pytorch.lazy.mode import LazyMode
-from trnconv.pytorch.lazy.tensor import LazyTensor
+from trnconv.pytorch.lazy.tensors import tensor as registry
+from trnconv.pytorch.lazy.tensors.context import PatchContext
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 
 Tensor = torch.Tensor
 GRADIENTS = "gradients are on: rewrites and fast forms were off"
@@ -28,16 +28,16 @@ _GLOBAL_HOOKS = ("_global_forward_pre_hooks", "_global_forward_hooks")
 class _Current(threading.local):
     """The innermost session of this thread."""
 
-    around: PatchContext | None = None
+    context: PatchContext | None = None
     by_halves = False  # entered by a method that encodes or decodes
 
 
 _current = _Current()
 
 
-def inside(around: PatchContext) -> bool:
+def inside(context: PatchContext) -> bool:
     """Whether this thread is in a session of this model."""
-    return _current.around is around
+    return _current.context is context
 
 
 def is_half(module: str) -> bool:
@@ -50,7 +50,7 @@ def is_half(module: str) -> bool:
 
 
 def why_eager(args: Any, kwargs: Any) -> str:
-    """Why nothing may be noted here; empty if it may."""
+    """Why nothing may be recorded here; empty if it may."""
     if torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]
         return "torch.jit.trace sees tensors only"
     if is_transformed():
@@ -84,30 +84,30 @@ def foreign_kind(values: Iterable[Any]) -> str:
 
 @contextmanager
 def session(
-    model: torch.nn.Module, around: PatchContext, given: Any, *, by_halves: bool = False
+    model: torch.nn.Module, context: PatchContext, arguments: Any, *, by_halves: bool = False
 ) -> Iterator[list[Any]]:
-    """Data movement inside is noted; at the end nothing lazy is left but what the model keeps.
+    """Data movement inside is recorded; at the end nothing lazy is left but what the model keeps.
 
     The caller puts results into the list: they become plain, also where the model keeps them.
     """
-    outer, before = (_current.around, _current.by_halves), frozenset(registry.alive())
+    outer, before = (_current.context, _current.by_halves), frozenset(registry.alive())
     results: list[Any] = []
-    _current.around, _current.by_halves = around, by_halves
+    _current.context, _current.by_halves = context, by_halves
     try:
-        with LazyMode(around), LazyFunctions(around), around.within():
+        with LazyMode(context), LazyFunctions(context), context.within():
             yield results
     except BaseException:
-        _current.around, _current.by_halves = outer
-        if around.spread is None:  # else other ranks may be waited for, that have failed too
+        _current.context, _current.by_halves = outer
+        if context.spread is None:  # else other ranks may be waited for, that have failed too
             with torch.no_grad():
                 settle_after_failure(before)
         raise
-    _current.around, _current.by_halves = outer
-    settle_since(before, _kept(model, given, results))
+    _current.context, _current.by_halves = outer
+    settle_since(before, _kept(model, arguments, results))
 
 
-def _kept(model: torch.nn.Module, given: Any, results: list[Any]) -> frozenset[int]:
-    args, kwargs = given
+def _kept(model: torch.nn.Module, arguments: Any, results: list[Any]) -> frozenset[int]:
+    args, kwargs = arguments
     containers = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, (list, dict))]
     if not registry.alive():
         return frozenset()

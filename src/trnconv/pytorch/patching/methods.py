@@ -15,14 +15,13 @@ from torch.utils._pytree import tree_leaves
 from trnconv.errors import UnsupportedError
 from trnconv.geometry import ZEROS
 from trnconv.pytorch import functional
-from trnconv.pytorch.lazy.autograd import plain_of
-from trnconv.pytorch.lazy.bypass import is_passing, passing
-from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.convolutions.convolution import convolved, unsupported_type
-from trnconv.pytorch.lazy.convolutions.endings import eager, value_of
+from trnconv.pytorch.functional.padded_input import padded_input
+from trnconv.pytorch.lazy.base.bypass import is_passing, passing
+from trnconv.pytorch.lazy.convolutions.counts import count_transposed
 from trnconv.pytorch.lazy.convolutions.filters import Filters
-from trnconv.pytorch.lazy.convolutions.record import note_transposed
 from trnconv.pytorch.lazy.exits import convolved_now, made_plain
+from trnconv.pytorch.lazy.fusion.convolution import convolved, unsupported_type
+from trnconv.pytorch.lazy.fusion.epilogues import eager, value_of
 from trnconv.pytorch.lazy.session import (
     GRADIENTS,
     foreign_kind,
@@ -32,8 +31,9 @@ from trnconv.pytorch.lazy.session import (
     session,
     why_eager,
 )
-from trnconv.pytorch.lazy.strides import format_of_result
-from trnconv.pytorch.padded_input import padded_input
+from trnconv.pytorch.lazy.tensors.autograd import plain_of
+from trnconv.pytorch.lazy.tensors.context import PatchContext
+from trnconv.pytorch.lazy.tensors.strides import format_of_result
 from trnconv.pytorch.patching.shallow_copies import state_of
 
 Tensor = torch.Tensor
@@ -47,10 +47,10 @@ class Patch:
     """What a patched module carries."""
 
     name: str  # dotted
-    around: PatchContext
+    context: PatchContext
     before: dict[str, Any]  # attributes of the instance that ours replaced
     methods: list[str]  # ours
-    reason: str = ""  # why it is kept; empty if it is taken
+    reason: str = ""  # why it is left to torch; empty if it is patched
     # The class's own functions: dynamo does not find them by the class.
     own: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
@@ -121,25 +121,25 @@ def entered(module: torch.nn.Module, method: str, args: Any, kwargs: Any) -> Any
     if torch.compiler.is_compiling():  # before all else: dynamo traces no further
         return unpatched(module, method, args, kwargs)
     patch: Patch = module.__dict__[ATTRIBUTE]
-    around = patch.around
-    if is_passing() or not around.lazy:
+    context = patch.context
+    if is_passing() or not context.lazy:
         return unpatched(module, method, args, kwargs)
-    if inside(around):
-        with around.book.inside(patch.name):
+    if inside(context):
+        with context.stats.inside(patch.name):
             result = unpatched(module, method, args, kwargs)
         if has_hooks(module):
             return made_plain(result)
         return convolved_now(result) if is_half(patch.name) else result
     reason = GRADIENTS if wants_gradient(module, args, kwargs) else why_eager(args, kwargs)
     if reason:
-        around.book.eager[reason] += 1
+        context.stats.eager[reason] += 1
         return unpatched(module, method, args, kwargs)
-    watch_hooks(module, around)
+    watch_hooks(module, context)
     by_halves = method != "forward"
-    given = (args, kwargs)
+    arguments = (args, kwargs)
     with (
-        session(module, around, given, by_halves=by_halves) as results,
-        around.book.inside(patch.name),
+        session(module, context, arguments, by_halves=by_halves) as results,
+        context.stats.inside(patch.name),
     ):
         results.append(unpatched(module, method, args, kwargs))
     return made_plain(results[0])
@@ -154,14 +154,14 @@ def unpatched(module: torch.nn.Module, method: str, args: Any, kwargs: Any) -> A
     return own(module, *args, **kwargs)
 
 
-def watch_hooks(model: torch.nn.Module, around: PatchContext) -> None:
+def watch_hooks(model: torch.nn.Module, context: PatchContext) -> None:
     """Modules that have got hooks since the model was patched show them plain tensors."""
     for name, module in model.named_modules():
         if not has_hooks(module) or isinstance(module.__dict__.get("_call_impl"), HookedCall):
             continue
         module.__dict__["_call_impl"] = HookedCall(module)
         if ATTRIBUTE not in module.__dict__:
-            put(module, Patch(name, around, {}, []), "forward", module_forward)
+            put(module, Patch(name, context, {}, []), "forward", module_forward)
 
 
 def put(
@@ -238,26 +238,26 @@ def convolution_forward(
         return _left_to_torch(self, reason, (input, weight, bias))
     if torch.compiler.is_compiling():
         return at_once(self, input, weight, bias)
-    around = patch.around
-    if not around.lazy or _wants(input, weight, bias) or _is_foreign(around, input, weight):
+    context = patch.context
+    if not context.lazy or _wants(input, weight, bias) or _is_foreign(context, input, weight):
         return at_once(self, input, weight, bias)
-    own = padded_input(self, input)
+    padded = padded_input(self, input)
     filters = Filters(
         weight,
         bias,
         stride=self.stride,
-        padding=own.padding,
+        padding=padded.padding,
         dilation=self.dilation,
         groups=self.groups,
-        mode=own.mode,
+        mode=padded.mode,
         module=patch.name,
     )
-    found: Tensor | None = convolved(own.x, filters, around)
-    if found is None:
-        return eager(value_of(own.x), filters, around)
-    if not inside(around) or is_managed(self):
-        found = made_plain(found)
-    return found
+    result: Tensor | None = convolved(padded.x, filters, context)
+    if result is None:
+        return eager(value_of(padded.x), filters, context)
+    if not inside(context) or is_managed(self):
+        result = made_plain(result)
+    return result
 
 
 def _made(tensor: Any) -> Any:
@@ -265,9 +265,9 @@ def _made(tensor: Any) -> Any:
     return tensor if torch.compiler.is_compiling() else plain_of(tensor)
 
 
-def _is_foreign(around: PatchContext, x: Tensor, weight: Tensor) -> bool:
+def _is_foreign(context: PatchContext, x: Tensor, weight: Tensor) -> bool:
     """Whether a convolution has to run at once, inside of a session or outside of one."""
-    if not inside(around):
+    if not inside(context):
         return bool(why_eager((x, weight), {}))
     return is_transformed() or bool(foreign_kind((x, weight)))
 
@@ -295,23 +295,23 @@ def at_once(module: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tens
     rank = weight.dim() - 2
     convolve = getattr(functional, f"conv{rank}d")
     patch: Patch = module.__dict__[ATTRIBUTE]
-    own = padded_input(module, x)
+    padded = padded_input(module, x)
     y: Tensor = convolve(
-        own.x,
+        padded.x,
         weight,
         bias,
         module.stride,
-        own.padding,
+        padded.padding,
         module.dilation,
         module.groups,
-        padding_mode=own.mode,
-        accuracy=patch.around.policy_for(patch.name),
-        backend=patch.around.backend,
+        padding_mode=padded.mode,
+        accuracy=patch.context.policy_for(patch.name),
+        backend=patch.context.backend,
     )
     if torch.compiler.is_compiling() or is_transformed() or x.dim() != weight.dim():
         return y
     filters = Filters(
-        weight, None, module.stride, own.padding, module.dilation, module.groups, own.mode
+        weight, None, module.stride, padded.padding, module.dilation, module.groups, padded.mode
     )
     return y.contiguous(memory_format=format_of_result(x, weight, filters.options))
 
@@ -324,20 +324,20 @@ def _left_to_torch(
         compiled: Tensor = unpatched(module, "_conv_forward", operands, {})
         return compiled
     patch: Patch = module.__dict__[ATTRIBUTE]
-    patch.around.book.kept[patch.name, reason] += 1
+    patch.context.stats.left_to_torch[patch.name, reason] += 1
     with passing():
         y: Tensor = unpatched(module, "_conv_forward", tuple(map(value_of, operands)), {})
     return y
 
 
-def kept_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+def torch_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
     """The module's own method, as it is."""
     patch: Patch = self.__dict__[ATTRIBUTE]
     method = patch.methods[0]
     if torch.compiler.is_compiling():
         return unpatched(self, method, args, kwargs)
-    patch.around.book.kept[patch.name, patch.reason] += 1
-    with patch.around.book.inside(patch.name):
+    patch.context.stats.left_to_torch[patch.name, patch.reason] += 1
+    with patch.context.stats.inside(patch.name):
         return unpatched(self, method, args, kwargs)
 
 
@@ -366,16 +366,16 @@ def _transposed(
     x, weight, _ = operands
     name = f"conv_transpose{weight.dim() - 2}d"
     reason = unsupported_type(weight.dtype)
-    ours: Any = partial(getattr(functional, name), backend=patch.around.backend)
+    ours: Any = partial(getattr(functional, name), backend=patch.context.backend)
     convolve = getattr(torch.nn.functional, name) if reason else ours
     if torch.compiler.is_compiling():
         compiled: Tensor = convolve(*operands, *options)
         return compiled
-    book = patch.around.book
+    stats = patch.context.stats
     if reason:
-        book.kept[patch.name, reason] += 1
+        stats.left_to_torch[patch.name, reason] += 1
     with passing():
         y: Tensor = convolve(*operands, *options)
     if not (reason or torch.jit.is_tracing()) and y.numel():  # type: ignore[attr-defined,no-untyped-call]
-        note_transposed(book, patch.name, x, weight, None, *options)
+        count_transposed(stats, patch.name, x, weight, None, *options)
     return y

@@ -48,17 +48,17 @@ def splits_for_cudnn(module: nn.Module) -> bool:
 def entries_of(model: nn.Module) -> list[str]:
     """Methods by which a model encodes or decodes, besides its forward.
 
-    From there on, what it keeps from chunk to chunk stays noted. Others work too: then every module
+    From there on, what it keeps from chunk to chunk stays lazy. Others work too: then every module
     they call is entered by itself. Generators run after they return, so they are among the others.
     """
-    found = []
+    methods = []
     for name in dir(type(model)):
         method = inspect.getattr_static(type(model), name)
         if name.startswith("_") or not ("encode" in name or "decode" in name):
             continue
         if inspect.isfunction(method) and not inspect.isgeneratorfunction(method):
-            found.append(name)
-    return found
+            methods.append(name)
+    return methods
 
 
 def weight_type(module: nn.Module) -> torch.dtype | None:

@@ -13,18 +13,18 @@ from trnconv.errors import UnsupportedError
 from trnconv.host.workarounds import PLAIN_TENSORS
 from trnconv.pytorch.backends.adapters import require_adapter
 from trnconv.pytorch.backends.choice import NEURON_DEVICES, Backend, asked_for
-from trnconv.pytorch.lazy.context import ALL_REWRITES, PatchContext, Rewrites
-from trnconv.pytorch.lazy.convolutions.convolution import unsupported_type
-from trnconv.pytorch.lazy.ledger import Ledger
+from trnconv.pytorch.lazy.base.stats import PatchStats
+from trnconv.pytorch.lazy.fusion.convolution import unsupported_type
+from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES, PatchContext, Rewrites
 from trnconv.pytorch.patching.methods import (
     ATTRIBUTE,
     Bound,
     HookedCall,
     Patch,
     convolution_forward,
-    kept_forward,
     module_forward,
     put,
+    torch_forward,
     transposed_forward,
     unsplit_forward,
 )
@@ -51,7 +51,7 @@ def patch_(  # noqa: PLR0913 (each is a decision of the caller's)
 ) -> PatchReport:
     """Put every convolution of a model on the kernels of trnconv, in place.
 
-    `filter_fn(name, module)` says which are taken; `on_unsupported` what happens to one that the
+    `filter_fn(name, module)` says which are patched; `on_unsupported` what happens to one that the
     kernels cannot run. With `reproducible`, results do not depend on how a video is cut into
     chunks. `accuracy` says what kernels may give for speed, as in `functional`; with `ranges`
     (`calibrate`), what may be given depends on the largest input of each layer, and layers that
@@ -67,8 +67,8 @@ def patch_(  # noqa: PLR0913 (each is a decision of the caller's)
         raise UnsupportedError("the model, or a part of it, is patched already: unpatch_ it first.")
     wanted = filter_fn or _everything
     refused = frozenset(name for name, module in model.named_modules() if not wanted(name, module))
-    around = PatchContext(
-        book=Ledger(),
+    context = PatchContext(
+        stats=PatchStats(),
         rewrites=rewrites,
         reproducible=reproducible,
         policy=policy_of(accuracy),
@@ -78,7 +78,7 @@ def patch_(  # noqa: PLR0913 (each is a decision of the caller's)
         lazy=lazy and not _wants_plain_tensors(model),
     )
     entries = _entries(model, refused)
-    around.kept = frozenset(entry.name for entry in entries if entry.reason)
+    context.left_to_torch = frozenset(entry.name for entry in entries if entry.reason)
     unsupported = [entry for entry in entries if entry.reason and entry.name not in refused]
     if unsupported and on_unsupported == "raise":
         first = unsupported[0]
@@ -88,11 +88,13 @@ def patch_(  # noqa: PLR0913 (each is a decision of the caller's)
         )
     reasons = {entry.name: entry.reason for entry in entries}
     for name, module in model.named_modules():
-        _patch_one(module, Patch(name, around, {}, [], reasons.get(name, "")), root=module is model)
+        _patch_one(
+            module, Patch(name, context, {}, [], reasons.get(name, "")), root=module is model
+        )
     for method in entries_of(model):
-        patch = model.__dict__.get(ATTRIBUTE) or Patch("", around, {}, [])
+        patch = model.__dict__.get(ATTRIBUTE) or Patch("", context, {}, [])
         put(model, patch, method, None)
-    return PatchReport(tuple(entries), around.book)
+    return PatchReport(tuple(entries), context.stats)
 
 
 def unpatch_(model: nn.Module) -> None:
@@ -146,13 +148,13 @@ def _everything(name: str, module: nn.Module) -> bool:
 
 
 def _entries(model: nn.Module, refused: frozenset[str]) -> list[Entry]:
-    found = []
+    entries = []
     for name, module in model.named_modules():
         if isinstance(module, _CONVOLUTIONS + _TRANSPOSED):
             reason = own_methods(module) or _type_reason(module)
-            asked = "filter_fn refused it" if name in refused else reason
-            found.append(Entry.of(name, module, asked))
-    return found
+            refusal = "filter_fn refused it" if name in refused else reason
+            entries.append(Entry.of(name, module, refusal))
+    return entries
 
 
 def _type_reason(module: nn.Module) -> str:
@@ -163,11 +165,11 @@ def _type_reason(module: nn.Module) -> str:
 
 def _patch_one(module: nn.Module, patch: Patch, *, root: bool) -> None:
     if isinstance(module, _CONVOLUTIONS):
-        ours = kept_forward if patch.reason else convolution_forward
+        ours = torch_forward if patch.reason else convolution_forward
         put(module, patch, "_conv_forward", ours)
         if splits_for_cudnn(module) and not patch.reason:
             put(module, patch, "forward", unsplit_forward)
     elif isinstance(module, _TRANSPOSED):
-        put(module, patch, "forward", kept_forward if patch.reason else transposed_forward)
+        put(module, patch, "forward", torch_forward if patch.reason else transposed_forward)
     elif root or not type(module).__module__.startswith("torch.nn."):
         put(module, patch, "forward", module_forward)

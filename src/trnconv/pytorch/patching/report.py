@@ -9,7 +9,7 @@ from typing import Any
 from nkisim.machine import TRN2, Machine
 from trnconv.ask.cores import cores_in_words
 from trnconv.geometry import ConvShape
-from trnconv.pytorch.lazy.ledger import Ledger, PolicedConv
+from trnconv.pytorch.lazy.base.stats import PatchStats, PolicedConv
 from trnconv.pytorch.patching.own_code import weight_shape
 from trnconv.runtime.pricing import Price, price
 
@@ -22,7 +22,7 @@ class Entry:
     kind: str  # Conv3d, CausalConv3d, ...
     weight: tuple[int, ...]
     stride: tuple[int, ...]
-    reason: str  # why torch keeps it; empty if it is taken
+    reason: str  # why it is left to torch; empty if it is patched
 
     @staticmethod
     def of(name: str, module: Any, reason: str) -> Entry:
@@ -32,7 +32,7 @@ class Entry:
         return Entry(name, type(module).__name__, weight, steps, reason)
 
     @property
-    def taken(self) -> bool:
+    def patched(self) -> bool:
         """Whether it runs on our kernels."""
         return not self.reason
 
@@ -48,44 +48,44 @@ class Ran:
 
 @dataclass(frozen=True)
 class PatchReport:
-    """What was patched (`entries`), and, growing with every call, what ran (`book`).
+    """What was patched (`entries`), and, growing with every call, what ran (`stats`).
 
     Sizes are known once the model has run, on data or on the meta device; then `ran` has a plan
     and a modelled time for each call.
     """
 
     entries: tuple[Entry, ...]
-    book: Ledger
+    stats: PatchStats
 
     @property
-    def taken(self) -> tuple[Entry, ...]:
+    def patched(self) -> tuple[Entry, ...]:
         """Convolutions on our kernels."""
-        return tuple(entry for entry in self.entries if entry.taken)
+        return tuple(entry for entry in self.entries if entry.patched)
 
     @property
-    def kept(self) -> tuple[Entry, ...]:
+    def left_to_torch(self) -> tuple[Entry, ...]:
         """Convolutions left to torch, each with its reason."""
-        return tuple(entry for entry in self.entries if not entry.taken)
+        return tuple(entry for entry in self.entries if not entry.patched)
 
     def fell_back(self) -> Counter[tuple[str, str]]:
-        """Calls of taken convolutions that torch ran after all, by name and reason.
+        """Calls of patched convolutions that torch ran after all, by name and reason.
 
         Types are looked at in every call. Those under torch.compile are not counted.
         """
-        taken = {entry.name for entry in self.taken}
-        return Counter({key: n for key, n in self.book.kept.items() if key[0] in taken})
+        patched = {entry.name for entry in self.patched}
+        return Counter({key: n for key, n in self.stats.left_to_torch.items() if key[0] in patched})
 
     def ran(self, machine: Machine = TRN2) -> tuple[Ran, ...]:
         """Every distinct call so far, planned and priced for a launch of a machine."""
         return tuple(
             Ran(work, calls, price(work.question(machine)))
-            for work, calls in self.book.works.items()
+            for work, calls in self.stats.works.items()
         )
 
     def copied(self) -> Counter[str]:
         """Bytes read and written by what no convolution took over, by kind."""
         total: Counter[str] = Counter()
-        for copy, times in self.book.copies.items():
+        for copy, times in self.stats.copies.items():
             total[copy.kind] += copy.moved_bytes * times
         return total
 
@@ -105,36 +105,38 @@ class PatchReport:
                 if name == entry.name
             ]
         for module, calls in by_module.items():
-            lines.append(f"{module}  a function of torch, taken")
+            lines.append(f"{module}  a function of torch, patched")
             lines += [_ran_line(call) for call in calls]
-        for reason, times in self.book.eager.items():
+        for reason, times in self.stats.eager.items():
             lines.append(f"{times} x without rewrites: {reason}")
-        if any(by_module) or self.book.works:
+        if any(by_module) or self.stats.works:
             cores = cores_in_words(TRN2.launch_cores)
             lines.append(f"times are modelled: trn2, {cores}, default reading")
         return "\n".join(lines)
 
 
 def _first_line(report: PatchReport, fallen: int) -> str:
-    counts = f"{len(report.taken)} convolutions taken, {len(report.kept)} kept"
-    return f"{counts}; {fallen} of those taken ran by torch" if fallen else counts
+    counts = (
+        f"{len(report.patched)} convolutions patched, {len(report.left_to_torch)} left to torch"
+    )
+    return f"{counts}; {fallen} of those patched ran by torch" if fallen else counts
 
 
 def _entry_line(entry: Entry) -> str:
     weight = "x".join(map(str, entry.weight))
-    what = "taken" if entry.taken else f"kept: {entry.reason}"
+    what = "patched" if entry.patched else f"left to torch: {entry.reason}"
     return f"{entry.name}  {entry.kind} {weight}  {what}"
 
 
-def _ran_line(one: Ran) -> str:
-    shape, plan = one.work.shape, one.price.plan.plan
+def _ran_line(ran: Ran) -> str:
+    shape, plan = ran.work.shape, ran.price.plan.plan
     size = "x".join(map(str, (shape.batch, shape.c_in, *shape.size)))
-    extras = [f"pieces {one.work.pieces}"] if one.work.pieces else []
+    extras = [f"pieces {ran.work.pieces}"] if ran.work.pieces else []
     if isinstance(shape, ConvShape) and shape.upsample != (1, 1, 1):
         extras.append("upsampled " + "x".join(map(str, shape.upsample)))
-    if one.work.end.residual != "none" or one.work.end.activation != "identity":
-        extras.append(f"end {one.work.end.activation}, residual {one.work.end.residual}")
-    norm = one.work.end.norm
+    if ran.work.end.residual != "none" or ran.work.end.activation != "identity":
+        extras.append(f"end {ran.work.end.activation}, residual {ran.work.end.residual}")
+    norm = ran.work.end.norm
     if norm is not None:
         extras.append(
             f"normed, {norm.activation}" if norm.keeps else f"only normed, {norm.activation}"
@@ -142,6 +144,6 @@ def _ran_line(one: Ran) -> str:
     if plan.form != "direct":
         extras.append(plan.family)
     loop = "rolled" if plan.is_rolled else "unrolled"
-    extras.append(f"{one.price.instructions} instructions, {loop}")
-    time = f"{one.price.ns / 1000:.1f} us, {one.price.bound} bound"
-    return f"    {one.calls} x  {size}  {time}  ({'; '.join(extras)})"
+    extras.append(f"{ran.price.instructions} instructions, {loop}")
+    time = f"{ran.price.ns / 1000:.1f} us, {ran.price.bound} bound"
+    return f"    {ran.calls} x  {size}  {time}  ({'; '.join(extras)})"

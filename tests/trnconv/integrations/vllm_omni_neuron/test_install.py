@@ -55,12 +55,12 @@ def test_every_site_is_served_and_the_video_is_the_same(vae, backend):
         assert (vae.decode(latent()) - expected).abs().max() <= BOUND
         assert (vae.encode(video()) - coded).abs().max() <= BOUND
     assert KERNEL_CALLS == []
-    assert report.patch.kept == ()
-    served = {work.module for work in report.patch.book.works}
-    assert served == {entry.name for entry in report.patch.taken}
+    assert report.patch.left_to_torch == ()
+    served = {work.module for work in report.patch.stats.works}
+    assert served == {entry.name for entry in report.patch.patched}
     assert "decoder.conv_in" in served
     assert {"decoder.up.time_conv", "decoder.attention.to_qkv", "encoder.1"} <= served
-    assert str(report).startswith(f"{len(served)} convolutions on our kernels, 0 kept")
+    assert str(report).startswith(f"{len(served)} convolutions on our kernels, 0 left to torch")
 
 
 def test_without_lazy_tensors_the_video_is_the_same(vae):

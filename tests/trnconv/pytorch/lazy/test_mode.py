@@ -1,4 +1,4 @@
-"""Every overload of every operator that a patched model notes, in every way of calling it.
+"""Every overload of every operator that a patched model records, in every way of calling it.
 
 The overloads are read from torch's schemas, so that one that a new version adds is tried as well.
 `WAYS` are ways to write the result, to share and replace operands, and to hide a tensor that wants
@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn
 
-from noted_operators import (
+from recorded_operators import (
     UNWRITTEN,
     base_of,
     call,
@@ -26,7 +26,7 @@ from noted_operators import (
 )
 from repetition import few
 from trnconv.pytorch import patch_
-from trnconv.pytorch.lazy.movements import NOTED
+from trnconv.pytorch.lazy.movements import RECORDED
 
 pytestmark = pytest.mark.torch
 
@@ -175,11 +175,11 @@ def compare(theirs, ours, about):
     if isinstance(theirs, str):
         assert ours == theirs, about
         return
-    for one, other in zip(theirs, ours, strict=True):
-        assert type(other) is torch.Tensor, about
-        assert (one.shape, one.dtype) == (other.shape, other.dtype), about
-        assert one.stride() == other.stride(), (about, one.stride(), other.stride())
-        assert torch.allclose(one, other, rtol=0, atol=TOLERANCE, equal_nan=True), about
+    for expected, result in zip(theirs, ours, strict=True):
+        assert type(result) is torch.Tensor, about
+        assert (expected.shape, expected.dtype) == (result.shape, result.dtype), about
+        assert expected.stride() == result.stride(), (about, expected.stride(), result.stride())
+        assert torch.allclose(expected, result, rtol=0, atol=TOLERANCE, equal_nan=True), about
 
 
 def both(kind, run, mode, *others):
@@ -293,8 +293,8 @@ def test_a_hidden_leaf_gets_its_gradient(overload, place):
 def test_every_note_is_of_an_overload_that_writes_what_the_note_writes():
     known = {overload.name(): overload for name in operators() for overload in overloads(name)}
     constructors = {"aten::empty.memory_format", "aten::zeros", "aten::full"}
-    assert set(NOTED) - set(known) <= constructors
-    for name in set(NOTED) & set(known):
+    assert set(RECORDED) - set(known) <= constructors
+    for name in set(RECORDED) & set(known):
         written = [
             argument.name
             for argument in known[name]._schema.arguments

@@ -18,12 +18,12 @@ from integer_networks import integers, small_decoder, with_integers
 from lazy_moves import MOVES
 from trnconv.errors import UnsupportedError
 from trnconv.pytorch import Rewrites, patch_, patched
-from trnconv.pytorch.lazy.context import ALL_REWRITES, NO_REWRITES
+from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES, NO_REWRITES
 
 pytestmark = pytest.mark.torch
 
 CHANNELS = 4
-FOLDING = "trnconv.pytorch.lazy.convolutions.convolution.folding_wins"
+FOLDING = "trnconv.pytorch.lazy.fusion.convolution.folding_wins"
 KINDS = {
     "3x3x3": {"kernel_size": 3, "padding": 1},
     "wide in time": {"kernel_size": 3, "padding": (2, 1, 1)},
@@ -78,7 +78,7 @@ def assert_the_same(model, x, **options):
     assert ours.shape == expected.shape
     assert torch.equal(ours, expected)
     assert torch.equal(x, kept)
-    assert not report.book.kept
+    assert not report.stats.left_to_torch
     return report
 
 
@@ -153,9 +153,9 @@ def test_every_rewrite_is_exact(rewrites):
 
 def only_work(*steps, **options):
     report = assert_the_same(network(*steps), clip(), **options)
-    ((work, calls),) = report.book.works.items()
+    ((work, calls),) = report.stats.works.items()
     assert calls == 1
-    return work, sum(copy.moved_bytes for copy in report.book.copies)
+    return work, sum(copy.moved_bytes for copy in report.stats.copies)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_padding_adds_to_the_convolutions_own():
 
 def test_images_of_a_video_are_not_permuted():
     report = assert_the_same(network("as images", "images"), clip(batch=2))
-    assert not report.book.copies
+    assert not report.stats.copies
 
 
 class Cached(nn.Module):
@@ -202,8 +202,8 @@ def test_a_cache_and_a_chunk_are_read_where_they_lie():
     expected = model(x, cache)
     with patched(model) as report:
         assert torch.equal(model(x, cache), expected)
-    assert [work.pieces for work in report.book.works] == [(2, 3)]
-    assert not report.book.copies
+    assert [work.pieces for work in report.stats.works] == [(2, 3)]
+    assert not report.stats.copies
 
 
 def test_a_pointwise_convolution_runs_before_upsampling():
@@ -229,10 +229,10 @@ def test_upsampling_is_folded_where_it_is_modelled_to_win(monkeypatch):
 def test_the_first_frame_once_is_a_skip(monkeypatch):
     monkeypatch.setattr(FOLDING, lambda _: True)
     report = assert_the_same(network("first frame apart", "first frame again", "causal"), clip())
-    ((work, _),) = report.book.works.items()
+    ((work, _),) = report.stats.works.items()
     assert (work.shape.upsample, work.shape.skip) == ((2, 2, 2), (1, 0, 0))
     assert work.shape.pad_before[0] == 2
-    assert not report.book.copies
+    assert not report.stats.copies
 
 
 class Ends(nn.Module):
@@ -247,10 +247,10 @@ class Ends(nn.Module):
 
 def test_a_residual_and_an_activation_are_the_end_of_the_larger_convolution():
     model = with_integers(Ends()).requires_grad_(requires_grad=False)
-    ends = {work.module: work.end for work in assert_the_same(model, clip()).book.works}
+    ends = {work.module: work.end for work in assert_the_same(model, clip()).stats.works}
     assert (ends["large"].activation, ends["large"].residual) == ("relu", "before")
     assert (ends["small"].activation, ends["small"].residual) == ("identity", "none")
-    plain = assert_the_same(model, clip(), rewrites=Rewrites(fuse_ends=False)).book.works
+    plain = assert_the_same(model, clip(), rewrites=Rewrites(fuse_epilogues=False)).stats.works
     assert {work.end.activation for work in plain} == {"identity"}
 
 
@@ -266,8 +266,8 @@ class UsedTwice(nn.Module):
 
 def test_a_convolution_that_runs_twice_is_noted():
     model = with_integers(UsedTwice()).requires_grad_(requires_grad=False)
-    assert dict(assert_the_same(model, clip()).book.repeated) == {"conv": 1}
-    assert not assert_the_same(model, clip(), rewrites=NO_REWRITES).book.repeated
+    assert dict(assert_the_same(model, clip()).stats.repeated) == {"conv": 1}
+    assert not assert_the_same(model, clip(), rewrites=NO_REWRITES).stats.repeated
 
 
 class NormedImages(nn.Module):
@@ -332,7 +332,7 @@ def test_what_is_added_to_images_is_made_of_images_where_that_is_less(is_also_a_
     twice = {"contiguous": 2 * expected.nbytes, "permute": 2 * expected.nbytes}
     once = {"contiguous": 2 * video.nbytes}
     assert report.copied() == (twice if is_also_a_video else once)
-    assert not report.book.repeated
+    assert not report.stats.repeated
 
 
 class StackedImages(nn.Module):
@@ -380,7 +380,7 @@ def test_without_rewrites_every_copy_is_the_models_own():
     clips = clip()
     report = assert_the_same(network("zeros around", "3x3x3"), clips, rewrites=NO_REWRITES)
     padded = nn.functional.pad(clips, (1, 0, 2, 1, 1, 1))
-    ((copy, times),) = report.book.copies.items()
+    ((copy, times),) = report.stats.copies.items()
     assert (copy.kind, times) == ("pad", 1)
     assert copy.moved_bytes == clips.nbytes + padded.nbytes
     assert ALL_REWRITES != NO_REWRITES

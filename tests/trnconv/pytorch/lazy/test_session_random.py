@@ -23,12 +23,12 @@ MODES = [torch.no_grad, torch.enable_grad, torch.inference_mode, torch.enable_gr
 
 def run(seed, mode, *, is_patched):
     """Everything that can be told from outside."""
-    model, given = Program(seed), clips(seed)
+    model, inputs = Program(seed), clips(seed)
     if is_patched:
         patch_(model, backend="torch")
     with mode():
-        out = model(*given)
-    return out, given, model
+        out = model(*inputs)
+    return out, inputs, model
 
 
 def gradient(out, model):
@@ -44,26 +44,26 @@ def gradient(out, model):
 
 
 @torch.no_grad()
-def equal(one, other):
-    return torch.equal(one.nan_to_num(), other.nan_to_num())
+def equal(left, right):
+    return torch.equal(left.nan_to_num(), right.nan_to_num())
 
 
 def assert_alike(seed, mode):
     theirs, their_clips, model = run(seed, mode, is_patched=False)
     ours, our_clips, patched_model = run(seed, mode, is_patched=True)
     pairs = zip(theirs["all"] + their_clips, ours["all"] + our_clips, strict=True)
-    for at, (one, other) in enumerate(pairs):
-        assert type(other) is torch.Tensor, (seed, at)
-        assert (one.shape, one.dtype) == (other.shape, other.dtype), (seed, at)
-        assert equal(one, other), (seed, at)
-        assert strides(one) == strides(other), (seed, at)
-        assert one.requires_grad == other.requires_grad, (seed, at)
+    for at, (theirs_now, ours_now) in enumerate(pairs):
+        assert type(ours_now) is torch.Tensor, (seed, at)
+        assert (theirs_now.shape, theirs_now.dtype) == (ours_now.shape, ours_now.dtype), (seed, at)
+        assert equal(theirs_now, ours_now), (seed, at)
+        assert strides(theirs_now) == strides(ours_now), (seed, at)
+        assert theirs_now.requires_grad == ours_now.requires_grad, (seed, at)
     assert patched_model.log == model.log, seed
     assert_same_gradient(gradient(theirs, model), gradient(ours, patched_model), seed)
     kept = [each["pair"] for each in patched_model.kept]
     assert all(type(x) is torch.Tensor and type(y) is torch.Tensor for x, (y,) in kept), seed
-    for one, other in zip(model.parameters(), patched_model.parameters(), strict=True):
-        assert torch.equal(one, other), seed
+    for theirs_now, ours_now in zip(model.parameters(), patched_model.parameters(), strict=True):
+        assert torch.equal(theirs_now, ours_now), seed
     assert_shared_alike(seed, theirs["all"], ours["all"], mode)
 
 
@@ -72,11 +72,11 @@ def strides(tensor):
     return [step for step, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]
 
 
-def assert_same_gradient(one, other, seed):
-    if isinstance(one, torch.Tensor):
-        assert equal(one, other), (seed, one, other)
+def assert_same_gradient(left, right, seed):
+    if isinstance(left, torch.Tensor):
+        assert equal(left, right), (seed, left, right)
     else:
-        assert one == other, seed
+        assert left == right, seed
 
 
 def assert_shared_alike(seed, theirs, ours, mode):
@@ -88,8 +88,8 @@ def assert_shared_alike(seed, theirs, ours, mode):
         except RuntimeError:
             return  # expanded
         ours[at].add_(1)
-        for one, other in zip(theirs, ours, strict=True):
-            assert equal(one, other), (seed, at)
+        for expected, result in zip(theirs, ours, strict=True):
+            assert equal(expected, result), (seed, at)
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -32,4 +32,4 @@ def test_patched_it_is_the_same_and_every_convolution_is_taken():
         expected = model(x)
         with patched(model, backend="nkisim") as report:
             assert torch.equal(model(x), expected)
-    assert str(report).startswith("10 convolutions taken, 0 kept")
+    assert str(report).startswith("10 convolutions patched, 0 left to torch")

@@ -143,6 +143,6 @@ def test_behind_a_norm_a_device_has_fast_forms_without_calibration(on_device):
     with torch.no_grad():
         model(x)
         model.convolution(x)
-    behind, alone = list(report.book.works)
+    behind, alone = list(report.stats.works)
     assert behind.policy.x_max == pytest.approx(1.01 * 96**0.5)
     assert alone.policy.x_max is None

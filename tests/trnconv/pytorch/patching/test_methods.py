@@ -245,7 +245,7 @@ def test_reports_tell_what_fell_back_to_torch(lazy):
     model = small_model()
     with torch.no_grad():
         report = patch_(model, backend="torch", lazy=lazy)
-        assert str(report).splitlines()[0] == "2 convolutions taken, 0 kept"
+        assert str(report).splitlines()[0] == "2 convolutions patched, 0 left to torch"
         model(X)
         assert report.fell_back() == {}
         model.double()
@@ -254,7 +254,7 @@ def test_reports_tell_what_fell_back_to_torch(lazy):
     reason = "its weights are torch.float64; kernels take bf16, fp16, fp32."
     assert dict(report.fell_back()) == {("0", reason): 2, ("1", reason): 2}
     lines = str(report).splitlines()
-    assert lines[0] == "2 convolutions taken, 0 kept; 2 of those taken ran by torch"
+    assert lines[0] == "2 convolutions patched, 0 left to torch; 2 of those patched ran by torch"
     assert lines.count(f"    2 x by torch: {reason}") == 2
 
 
@@ -263,7 +263,7 @@ def test_what_is_kept_from_the_start_did_not_fall_back():
     model[0].double()
     with patched(model, backend="torch") as report, torch.no_grad():
         model[1](model[0](X.double()).float())
-    assert [entry.name for entry in report.kept] == ["0"]
+    assert [entry.name for entry in report.left_to_torch] == ["0"]
     assert report.fell_back() == {}
 
 
@@ -273,5 +273,5 @@ def test_reports_have_the_type_that_autocast_computes_in():
         with torch.autocast("cpu", dtype=torch.bfloat16):
             model(X)
         model(X)
-    kinds = {(work.module, work.dtype) for work in report.book.works}
+    kinds = {(work.module, work.dtype) for work in report.stats.works}
     assert kinds == {(name, dtype) for name in "01" for dtype in ("bfloat16", "float32")}

@@ -55,13 +55,13 @@ def assert_alike(number, backend):
         return False
     assert not isinstance(ours, Exception), (number, ours)
     assert len(ours) == len(theirs), number
-    for at, (one, other) in enumerate(zip(theirs, ours, strict=True)):
-        if one is None or other is None:
-            assert one is other, (number, at)
+    for at, (expected, result) in enumerate(zip(theirs, ours, strict=True)):
+        if expected is None or result is None:
+            assert expected is result, (number, at)
             continue
-        assert type(other) is torch.Tensor, (number, at)
-        assert (one.shape, one.dtype) == (other.shape, other.dtype), (number, at)
-        assert torch.equal(one, other), (number, at)
+        assert type(result) is torch.Tensor, (number, at)
+        assert (expected.shape, expected.dtype) == (result.shape, result.dtype), (number, at)
+        assert torch.equal(expected, result), (number, at)
     return True
 
 

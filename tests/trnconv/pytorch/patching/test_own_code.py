@@ -111,7 +111,7 @@ def test_the_older_hooks_of_torch(norm, kind, gradients):
     ours.load_state_dict(state)
     x = example_for(kind)
     report = patch_(ours, backend="torch")
-    assert (report.entries[0].weight, report.kept) == ((2, 2, 3, 3), ())
+    assert (report.entries[0].weight, report.left_to_torch) == ((2, 2, 3, 3), ())
     with torch.set_grad_enabled(gradients):
         for _ in range(2):
             torch.testing.assert_close(ours(x), theirs(x))

@@ -44,11 +44,11 @@ def test_a_patched_model_gives_the_same_bits(backend):
     expected = run(model, x)
     report = patch_(model, backend=backend)
     assert torch.equal(run(model, x), expected)
-    assert names(report.taken) == set(CONVOLUTIONS)
-    assert report.kept == ()
-    assert {work.module for work in report.book.works} == set(CONVOLUTIONS)
-    assert not report.book.kept
-    assert not report.book.repeated
+    assert names(report.patched) == set(CONVOLUTIONS)
+    assert report.left_to_torch == ()
+    assert {work.module for work in report.stats.works} == set(CONVOLUTIONS)
+    assert not report.stats.left_to_torch
+    assert not report.stats.repeated
 
 
 def test_no_convolution_of_a_patched_model_is_torchs():
@@ -79,7 +79,7 @@ def test_classes_and_torch_stay_as_they_are():
     before = {kind: dict(vars(kind)) for kind in (*kinds, nn.Conv3d, torch.Tensor)}
     functions = dict(vars(nn.functional))
     patch_(model)
-    assert all(dict(vars(kind)) == own for kind, own in before.items())
+    assert all(dict(vars(kind)) == attributes for kind, attributes in before.items())
     assert dict(vars(nn.functional)) == functions
 
 
@@ -91,7 +91,7 @@ def test_an_instances_own_methods_come_back():
     before, expected = attributes(model), run(model, x)
     with patched(model) as report:
         assert torch.equal(run(model, x), expected)
-        assert {work.module for work in report.book.works} == set(CONVOLUTIONS)
+        assert {work.module for work in report.stats.works} == set(CONVOLUTIONS)
     assert attributes(model) == before
     assert torch.equal(run(model, x), expected)
 
@@ -153,7 +153,7 @@ def test_a_single_convolution_can_be_a_model():
     expected = run(model, x)
     report = patch_(model)
     assert torch.equal(run(model, x), expected)
-    assert [work.module for work in report.book.works] == [""]
+    assert [work.module for work in report.stats.works] == [""]
     assert isinstance(run(model, x), torch.Tensor)
 
 
@@ -165,7 +165,7 @@ def test_modules_of_torch_alone_can_be_a_model():
     expected = run(model, x)
     with patched(model) as report:
         assert torch.equal(run(model, x), expected)
-    assert {work.module for work in report.book.works} == {"0", "2"}
+    assert {work.module for work in report.stats.works} == {"0", "2"}
 
 
 class Shared(nn.Module):
@@ -198,11 +198,11 @@ def test_a_refused_convolution_is_torchs_and_gets_what_torch_would(refused):
     with Recorder() as left:
         assert torch.equal(run(model, x), expected)
     assert left.calls == [theirs.calls[CONVOLUTIONS.index(refused)]]
-    assert [(entry.name, entry.reason) for entry in report.kept] == [
+    assert [(entry.name, entry.reason) for entry in report.left_to_torch] == [
         (refused, "filter_fn refused it")
     ]
-    assert dict(report.book.kept) == {(refused, "filter_fn refused it"): 1}
-    assert refused not in {work.module for work in report.book.works}
+    assert dict(report.stats.left_to_torch) == {(refused, "filter_fn refused it"): 1}
+    assert refused not in {work.module for work in report.stats.works}
 
 
 class CalledAsFunctions(nn.Module):
@@ -225,8 +225,8 @@ def test_convolutions_called_as_functions(taken):
     with patched(model, filter_fn=lambda *_: taken) as report, Recorder() as left:
         assert torch.equal(run(model, x), expected)
     assert left.calls == ([] if taken else theirs.calls)
-    assert sum(report.book.works.values()) == (2 if taken else 0)
-    assert sum(report.book.kept.values()) == (0 if taken else 2)
+    assert sum(report.stats.works.values()) == (2 if taken else 0)
+    assert sum(report.stats.left_to_torch.values()) == (0 if taken else 2)
 
 
 class Double(nn.Module):
@@ -249,9 +249,11 @@ def test_unsupported_types_are_kept_with_a_reason():
     expected = run(model, x)
     report = patch_(model)
     assert torch.equal(run(model, x), expected)
-    assert names(report.taken) == {"single"}
-    assert all("torch.float64; kernels take bf16, fp16, fp32" in one.reason for one in report.kept)
-    assert {name for name, _ in report.book.kept} == {"wide", "back", ""}
+    assert names(report.patched) == {"single"}
+    assert all(
+        "torch.float64; kernels take bf16, fp16, fp32" in one.reason for one in report.left_to_torch
+    )
+    assert {name for name, _ in report.stats.left_to_torch} == {"wide", "back", ""}
 
 
 def test_unsupported_types_are_refused_if_that_is_asked_for():
@@ -261,7 +263,7 @@ def test_unsupported_types_are_refused_if_that_is_asked_for():
         patch_(model, on_unsupported="raise")
     assert attributes(model) == before
     report = patch_(model, lambda name, _: name == "single", on_unsupported="raise")
-    assert names(report.taken) == {"single"}
+    assert names(report.patched) == {"single"}
 
 
 def test_an_unknown_wish_is_refused():
@@ -281,7 +283,7 @@ def test_a_deep_copy_is_patched_and_independent():
     with Recorder() as recorder:
         assert torch.equal(run(twin, x), expected)
     assert recorder.calls == []
-    assert not report.book.works
+    assert not report.stats.works
     twin.causal.weight.data.zero_()
     assert not torch.equal(run(twin, x), expected)
     assert torch.equal(run(model, x), expected)
@@ -346,7 +348,7 @@ def test_a_shallow_copy_has_its_own_attributes(kind):
     assert torch.equal(run(model, x), expected)
     assert torch.equal(run(conv, x), run(model.conv, x)[:, :, 1:-1, 1:-1])
     assert copied.conv is model.conv
-    assert sum(report.book.works.values()) == 3
+    assert sum(report.stats.works.values()) == 3
     before = model.forward
     model.forward = functools.partial(before)
     assert "forward" not in vars(copied)
@@ -404,8 +406,8 @@ def test_gradients_are_those_of_the_unpatched_model(backend):
     expected = gradients_of(model, x)
     with patched(model, backend=backend), Recorder() as recorder:
         ours = gradients_of(model, x)
-    for one, other in zip(ours, expected, strict=True):
-        assert torch.equal(one, other)
+    for result, wanted in zip(ours, expected, strict=True):
+        assert torch.equal(result, wanted)
     assert recorder.calls == []
 
 
@@ -417,10 +419,10 @@ def test_a_training_step_moves_the_weights_alike():
         optimizer = torch.optim.SGD(model.parameters(), lr=2.0**-10)
         model(x).abs().sum().backward()
         optimizer.step()
-    for (name, one), (_, other) in zip(
+    for (name, ours_now), (_, theirs_now) in zip(
         ours.named_parameters(), theirs.named_parameters(), strict=True
     ):
-        assert torch.equal(one, other), name
+        assert torch.equal(ours_now, theirs_now), name
     assert not torch.equal(ours.causal.weight, small_decoder()[0].causal.weight)
 
 
@@ -442,7 +444,7 @@ def test_gradients_reach_inputs_in_lists_of_a_frozen_model():
             patch_(model)
         model({"chunks": chunks}).sum().backward()
         grads.append([chunk.grad for chunk in chunks])
-    assert all(torch.equal(one, other) for one, other in zip(*grads, strict=True))
+    assert all(torch.equal(left, right) for left, right in zip(*grads, strict=True))
 
 
 def test_compiled_in_one_graph_it_is_the_same():
@@ -594,9 +596,9 @@ def test_results_are_tensors_wherever_they_are(arrangement):
     patch_(model)
     ours = run(model, x)
     assert type(ours) is type(expected)
-    for one, other in zip(tensors_of(ours), tensors_of(expected), strict=True):
-        assert type(one) is torch.Tensor
-        assert torch.equal(one, other)
+    for result, wanted in zip(tensors_of(ours), tensors_of(expected), strict=True):
+        assert type(result) is torch.Tensor
+        assert torch.equal(result, wanted)
 
 
 def test_a_cache_in_a_dictionary_goes_from_call_to_call():

@@ -56,9 +56,11 @@ def test_lora_of_peft_before_patching(name):
     expected = subject.both(model)
     with patched(model, backend="torch") as report:
         assert_alike(subject.both(model), expected)
-        assert report.kept == ()
-        assert sum("lora_A" in entry.name for entry in report.taken) == count > 0
-    changes = [Error.of(own, bare).largest for own, bare in zip(expected, plain, strict=True)]
+        assert report.left_to_torch == ()
+        assert sum("lora_A" in entry.name for entry in report.patched) == count > 0
+    changes = [
+        Error.of(changed, bare).largest for changed, bare in zip(expected, plain, strict=True)
+    ]
     assert max(changes) > 100 * FLOAT32_BOUND  # a half may have convolutions of subclasses alone
 
 
@@ -73,7 +75,7 @@ def test_lora_of_peft_after_patching(name):
     report = patch_(model, backend="torch")
     with_lora(model)
     assert_alike(subject.both(model.eval()), expected)
-    assert report.book.works
+    assert report.stats.works
 
 
 @every_order
@@ -92,5 +94,5 @@ def test_offloading_of_accelerate(name, order):
         cpu_offload(model, execution_device=torch.device("cpu"))
     assert any(parameter.is_meta for parameter in model.parameters())
     assert_alike(subject.both(model), expected)
-    assert report.book.works
+    assert report.stats.works
     assert any(parameter.is_meta for parameter in model.parameters())

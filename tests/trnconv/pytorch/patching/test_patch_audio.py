@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch")
 
 from imitated_audio import AUDIO, CODECS, built
 from trnconv.pytorch import patch_, patched, unpatch_
-from trnconv.pytorch.lazy.frame_by_frame import on_each_frame
+from trnconv.pytorch.lazy.base.frame_by_frame import on_each_frame
 
 # torch calls its older weight_norm old; models still have it, Stable Audio's among them.
 pytestmark = [
@@ -37,11 +37,11 @@ def test_every_convolution_is_taken_and_values_stay(name):
     with torch.no_grad():
         expected = model(codes())
         with patched(model, backend="nkisim") as report:
-            found = model(codes())
-        assert report.taken
-        assert not report.kept
-        assert found.shape == expected.shape
-        assert within_rounding(found, expected)
+            samples = model(codes())
+        assert report.patched
+        assert not report.left_to_torch
+        assert samples.shape == expected.shape
+        assert within_rounding(samples, expected)
         assert torch.equal(model(codes()), expected)
 
 
@@ -61,10 +61,10 @@ def test_activations_and_sums_are_ends_of_convolutions(name):
     model, (activation, ends, sums) = built(name), FUSED[name]
     with torch.no_grad(), patched(model, backend="nkisim") as report:
         model(codes())
-    works = report.book.works.items()
+    works = report.stats.works.items()
     assert sum(calls for work, calls in works if work.end.activation == activation) == ends
     assert sum(calls for work, calls in works if work.end.residual == "before") == sums
-    assert not report.book.repeated
+    assert not report.stats.repeated
 
 
 @pytest.mark.parametrize("name", AUDIO)
@@ -119,10 +119,10 @@ def test_the_autoencoder_of_stable_audio():
     with torch.no_grad():
         expected = model.decode(latent).sample
         with patched(model, backend="nkisim") as report:
-            found = model.decode(latent).sample
-    assert not report.kept
+            samples = model.decode(latent).sample
+    assert not report.left_to_torch
     transposed = [
         name for name, module in model.named_modules() if "ConvTranspose" in type(module).__name__
     ]
     assert len(transposed) == TRANSPOSED_OF_OOBLECK
-    assert within_rounding(found, expected, 4 * DEEPEST)
+    assert within_rounding(samples, expected, 4 * DEEPEST)

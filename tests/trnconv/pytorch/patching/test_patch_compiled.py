@@ -32,11 +32,11 @@ def part_of(name, part):
     latent = torch.randn(1, entry.reduced_latent_channels, *LATENTS[name], generator=generator)
     if part == "decoder":
         return model, model.decoder, latent
-    given = []
-    hook = model.decoder.mid_block.register_forward_pre_hook(lambda _, args: given.append(args[0]))
+    inputs = []
+    hook = model.decoder.mid_block.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
     model.decode(latent)
     hook.remove()
-    return model, model.decoder.mid_block, given[0]
+    return model, model.decoder.mid_block, inputs[0]
 
 
 def outcome(way, part, x):
@@ -92,10 +92,10 @@ def test_a_compiled_decode_of_every_model(name):
     """Against the unpatched model, compiled: of one, torch makes other values by compiling it."""
     subject = Subject(name)
     model, latent = subject.model(), subject.given("decode")
-    found = []
+    frames = []
     with torch.no_grad():
         for is_patched in (False, True):
             torch.compiler.reset()
             with patched(model, backend="torch") if is_patched else nullcontext():
-                found.append(torch.compile(subject.run, backend="eager")(model, "decode", latent))
-    torch.testing.assert_close(found[1], found[0])
+                frames.append(torch.compile(subject.run, backend="eager")(model, "decode", latent))
+    torch.testing.assert_close(frames[1], frames[0])

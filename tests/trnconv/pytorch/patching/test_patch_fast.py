@@ -48,7 +48,7 @@ def decoded(model, latent, accuracy):
     with patched(model, accuracy=Policy(accuracy, least_macs=0)) as report:
         frames = run(model, WAN, "decode", latent)
     forms = Counter()
-    for work, calls in report.book.works.items():
+    for work, calls in report.stats.works.items():
         first, second = plans_for(work.question(TRN2))
         assert first.family == second.family
         forms[getattr(first, "transform", "direct")] += calls
@@ -89,7 +89,7 @@ def test_frames_are_as_good_as_those_of_plain_bf16(seed, monkeypatch):
     assert exact.abs().max() < 1
     assert careful_forms["F(2,3)"] > careful_forms["direct"]
     assert quick_forms["F(4,3)"] > quick_forms["direct"]
-    found = {
+    errors = {
         name: psnr(frames, exact)
         for name, frames in {
             "torch": plain,
@@ -98,6 +98,6 @@ def test_frames_are_as_good_as_those_of_plain_bf16(seed, monkeypatch):
             "fast": quick,
         }.items()
     }
-    assert found["bf16"] > found["direct"] - MOST_LOST_DB, found
-    assert found["bf16"] > found["torch"] - MOST_LOST_DB
-    assert found["fast"] > found["torch"] - 20 * log10(LIMITS[FAST])  # noise in every layer
+    assert errors["bf16"] > errors["direct"] - MOST_LOST_DB, errors
+    assert errors["bf16"] > errors["torch"] - MOST_LOST_DB
+    assert errors["fast"] > errors["torch"] - 20 * log10(LIMITS[FAST])  # noise in every layer

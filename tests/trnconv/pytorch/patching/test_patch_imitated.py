@@ -72,9 +72,9 @@ def test_a_patched_imitation_in_float32(name, phase):
     model = imitation.model()
     theirs = Unpatched(model, call)
     ours = Patched(model, call, backend="torch")
-    assert ours.report.kept == ()
-    assert theirs.modules <= {work.module for work in ours.report.book.works}
-    assert ours.report.book.calls == theirs.calls > 0
+    assert ours.report.left_to_torch == ()
+    assert theirs.modules <= {work.module for work in ours.report.stats.works}
+    assert ours.report.stats.calls == theirs.calls > 0
     assert Error.of(ours.y, theirs.y).largest <= FLOAT32_BOUND
 
 
@@ -90,16 +90,16 @@ def test_padding_goes_into_the_convolutions(name):
 
 def test_both_ways_of_taehv_agree():
     at_once, in_turn = (IMITATIONS[name].model() for name in ("taehv", "taehv-in-turn"))
-    given = IMITATIONS["taehv"].given("decode")
+    latent = IMITATIONS["taehv"].given("decode")
     for model in (at_once, in_turn):
         patch_(model, backend="torch")
-    call = calling("decode", given)
+    call = calling("decode", latent)
     assert Error.of(call(in_turn), call(at_once)).largest <= FLOAT32_BOUND
 
 
 def test_slots_in_context_variables_are_those_of_arguments():
-    given = IMITATIONS["wan2.1-official"].given("decode")
-    call = calling("decode", given)
+    latent = IMITATIONS["wan2.1-official"].given("decode")
+    call = calling("decode", latent)
     by_argument, by_context = (
         IMITATIONS[name].model() for name in ("wan2.1-official", "sglang-wan")
     )

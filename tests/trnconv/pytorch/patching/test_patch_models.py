@@ -61,10 +61,10 @@ def calling(entry, phase, given):
 
 def errors_of_three(entry, phase, size, *, reduced):
     """(floor, ours, the exact result), after all else was checked."""
-    given = example(entry, phase, size, reduced=reduced)
-    exact = run(rounded_model(entry, torch.float32, reduced=reduced), entry, phase, given)
+    x = example(entry, phase, size, reduced=reduced)
+    exact = run(rounded_model(entry, torch.float32, reduced=reduced), entry, phase, x)
     model = rounded_model(entry, torch.bfloat16, reduced=reduced)
-    call = calling(entry, phase, given)
+    call = calling(entry, phase, x)
     floor = Unpatched(model, call)
     ours = Patched(model, call)
     ours.require_every_convolution(floor)
@@ -86,9 +86,9 @@ def test_a_patched_model_is_as_exact_as_bf16(entry, phase):
 @pytest.mark.parametrize("name", IN_FLOAT32)
 def test_a_patched_model_in_float32(name, phase):
     entry = find(name)
-    given = example(entry, phase, entry.tiny, reduced=True)
+    x = example(entry, phase, entry.tiny, reduced=True)
     model = rounded_model(entry, torch.float32, reduced=True)
-    call = calling(entry, phase, given)
+    call = calling(entry, phase, x)
     theirs = Unpatched(model, call)
     ours = Patched(model, call)
     ours.require_every_convolution(theirs)
@@ -107,14 +107,14 @@ def test_all_channels_of_a_production_model(name, phase):
 def test_the_bound_would_notice():
     """Mistakes of the kind that patching could make, and a model that is merely different."""
     entry = find("wan2.1")
-    given = example(entry, "decode", entry.tiny, reduced=True)
+    x = example(entry, "decode", entry.tiny, reduced=True)
     model = rounded_model(entry, torch.float32, reduced=True)
-    exact = run(model, entry, "decode", given)
+    exact = run(model, entry, "decode", x)
     floor = Error.of(
-        run(rounded_model(entry, torch.bfloat16, reduced=True), entry, "decode", given), exact
+        run(rounded_model(entry, torch.bfloat16, reduced=True), entry, "decode", x), exact
     )
     assert floor.within(floor)
     assert not Error.of(torch.roll(exact, 1, dims=2), exact).within(floor)
     assert not Error.of(torch.roll(exact, 1, dims=4), exact).within(floor)
     model.decoder.mid_block.resnets[0].conv1.bias.zero_()
-    assert not Error.of(run(model, entry, "decode", given), exact).within(floor)
+    assert not Error.of(run(model, entry, "decode", x), exact).within(floor)

@@ -87,7 +87,7 @@ def test_einops_functions_and_layers():
         expected = model(x)
         with patched(model, backend="torch") as report:
             assert torch.equal(model(x), expected)
-    assert {work.module for work in report.book.works} == {"first", "second"}
+    assert {work.module for work in report.stats.works} == {"first", "second"}
 
 
 class Standardised(nn.Conv3d):
@@ -105,7 +105,7 @@ def test_a_convolution_with_its_own_computation_is_kept_with_a_reason():
     expected = model(x)
     with patched(model, backend="torch") as report:
         assert torch.equal(model(x), expected)
-    reasons = {entry.name: entry.reason for entry in report.kept}
+    reasons = {entry.name: entry.reason for entry in report.left_to_torch}
     assert reasons["first"] == "Standardised has its own _conv_forward."
     assert reasons["second"] == "its _conv_forward was replaced on the instance."
 
@@ -121,7 +121,7 @@ def test_a_transposed_convolution_with_its_own_forward_is_kept():
         expected = model(x)
         with patched(model) as report:
             assert torch.equal(model(x), expected)
-    assert [entry.reason for entry in report.kept] == ["Doubled has its own forward."]
+    assert [entry.reason for entry in report.left_to_torch] == ["Doubled has its own forward."]
 
 
 def test_hooks_see_plain_tensors():
@@ -188,9 +188,9 @@ def test_nothing_lazy_leaves():
     with patched(model, backend="torch"):
         out = model(x)
         closure, generator, distribution = model.hidden
-        found = [out["y"], *out["parts"], closure(), next(generator), distribution.mean]
-    assert [type(each) for each in found] == [torch.Tensor] * 5
-    assert all(each is out["y"] for each in (found[0], found[2], found[3], found[4]))
+        results = [out["y"], *out["parts"], closure(), next(generator), distribution.mean]
+    assert [type(each) for each in results] == [torch.Tensor] * 5
+    assert all(each is out["y"] for each in (results[0], results[2], results[3], results[4]))
 
 
 @DEPRECATED
@@ -219,7 +219,7 @@ def test_without_lazy_tensors_only_convolutions_are_ours():
     expected = model(x)
     with patched(model, lazy=False, backend="torch") as report:
         assert torch.equal(model(x), expected)
-    assert not report.book.works
+    assert not report.stats.works
 
 
 def test_signatures_are_the_models():
@@ -273,17 +273,17 @@ def test_threads():
     model, _ = causal()
     clips = [integers(1, 2, 3, 4, 5, seed=seed) for seed in range(4)]
     expected = [model(x) for x in clips]
-    found = {}
+    results = {}
     with patched(model, backend="torch"):
         workers = [
-            threading.Thread(target=lambda at=at: found.update({at: model(clips[at])}))
+            threading.Thread(target=lambda at=at: results.update({at: model(clips[at])}))
             for at in range(4)
         ]
         for worker in workers:
             worker.start()
         for worker in workers:
             worker.join()
-    assert all(torch.equal(found[at], expected[at]) for at in range(4))
+    assert all(torch.equal(results[at], expected[at]) for at in range(4))
 
 
 def test_casts_after_patching_behave_as_before():
@@ -292,7 +292,7 @@ def test_casts_after_patching_behave_as_before():
     report = patch_(model, backend="torch")
     model.double()
     assert torch.equal(model(x.double()), expected)
-    assert {name for name, _ in report.book.kept} == {"first", "second"}
+    assert {name for name, _ in report.stats.left_to_torch} == {"first", "second"}
 
 
 def test_after_a_failure_nothing_lazy_is_left():

@@ -33,7 +33,7 @@ def test_large_inputs_are_one_convolution_and_no_copy(name, kernel):
         conv = splitter(name, 32, 8, kernel, dtype=torch.bfloat16)
         x = torch.empty(LARGE, dtype=torch.bfloat16)
     run = run_on_meta(torch.nn.Sequential(conv), lambda model: model(x))
-    assert [(work.shape.size, calls) for work, calls in run.report.book.works.items()] == [
+    assert [(work.shape.size, calls) for work, calls in run.report.stats.works.items()] == [
         (LARGE[2:], 1)
     ]
     assert run.report.copied() == {}
@@ -43,8 +43,8 @@ def test_one_whose_forward_is_wrapped_cuts_as_it_likes():
     with torch.device("meta"):
         conv = splitter("KVAESafeConv3d", 32, 8, 1, dtype=torch.bfloat16)
         x = torch.empty(LARGE, dtype=torch.bfloat16)
-    own = conv.forward
-    conv.forward = partial(own)
+    original = conv.forward
+    conv.forward = partial(original)
     run = run_on_meta(torch.nn.Sequential(conv), lambda model: model(x))
     assert run.report.copied()["cache"] >= 2 * x.nbytes
 
@@ -60,7 +60,7 @@ def test_a_cut_that_may_shift_frames_stays_a_cut(stride, calls, monkeypatch):
     expected = model(x)
     with patched(model) as report:
         torch.testing.assert_close(model(x), expected)
-    assert report.book.calls == calls
+    assert report.stats.calls == calls
 
 
 def test_kvaes_puts_its_result_where_it_is_asked_to():

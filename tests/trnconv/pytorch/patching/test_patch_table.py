@@ -71,9 +71,9 @@ def assert_patched_alike(subject, model, **options):
     with patched(model, backend="torch") as report, Recorder() as left:
         ours = subject.both(model, **options)
     assert_alike(ours, expected)
-    assert report.kept == ()
+    assert report.left_to_torch == ()
     assert left.calls == []
-    assert report.book.calls == len(theirs.calls) > 0
+    assert report.stats.calls == len(theirs.calls) > 0
 
 
 def assert_failing_alike(subject, model, error, **options):
@@ -144,12 +144,12 @@ def test_slices(name):
 
 def gradients(subject, model, phase):
     """The result, and gradients of what was given and of every parameter."""
-    given = subject.given(phase).requires_grad_()
+    x = subject.given(phase).requires_grad_()
     model.zero_grad()
-    y = subject.run(model, phase, given)
+    y = subject.run(model, phase, x)
     y.square().mean().backward()
     grads = {key: each.grad for key, each in model.named_parameters() if each.grad is not None}
-    return y.detach(), given.grad, {key: grad.clone() for key, grad in grads.items()}
+    return y.detach(), x.grad, {key: grad.clone() for key, grad in grads.items()}
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_gradient_checkpoints(name):
         expected = gradients(subject, model, phase)
         with patched(model, backend="torch") as report:
             ours = gradients(subject, model, phase)
-        assert any("gradients are on" in reason for reason in report.book.eager)
+        assert any("gradients are on" in reason for reason in report.stats.eager)
         assert_alike(ours[:2], expected[:2])
         assert set(ours[2]) == set(expected[2]) != set()
         assert_alike(
@@ -207,7 +207,7 @@ def test_layerwise_casts(name, storage, order):
     if order == "patched, then cast":
         model.enable_layerwise_casting(**casts)
     assert_alike(subject.both(model), expected)
-    assert report.book.works or all("float8" in entry.reason for entry in report.kept)
+    assert report.stats.works or all("float8" in entry.reason for entry in report.left_to_torch)
 
 
 @every_model
@@ -237,10 +237,10 @@ def test_threads(name):
     expected = [subject.both(*each) for each in zip(models, batches, strict=True)]
     for each in {id(each): each for each in models}.values():
         patch_(each, backend="torch")
-    found = {}
+    results = {}
 
     def work(at):
-        found[at] = subject.both(models[at], batches[at])
+        results[at] = subject.both(models[at], batches[at])
 
     workers = [threading.Thread(target=work, args=(at,)) for at in range(2)]
     for worker in workers:
@@ -248,4 +248,4 @@ def test_threads(name):
     for worker in workers:
         worker.join()
     for at in range(2):
-        assert_alike(found[at], expected[at])
+        assert_alike(results[at], expected[at])

@@ -10,8 +10,8 @@ from math import inf
 import numpy as np
 import torch
 
-from trnconv.pytorch.lazy.deferred_result import Pending
-from trnconv.pytorch.lazy.memory import Counted
+from trnconv.pytorch.lazy.base.deferred_result import Pending
+from trnconv.pytorch.lazy.base.memory import Counted
 
 Tensor = torch.Tensor
 Like = tuple[torch.Size, torch.dtype, torch.device]  # [1, 1, 1, queries, keys]

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from trnconv.pytorch.lazy.memory import storage_of, written
-from trnconv.pytorch.lazy.tensor import LazyTensor
-from trnconv.pytorch.lazy.traits import Traits, mapped, tensors_in
-from trnconv.pytorch.lazy.unread import changes_of, unseen
+from trnconv.pytorch.lazy.base.memory import storage_of, written
+from trnconv.pytorch.lazy.base.pending_reads import changes_of, unseen
+from trnconv.pytorch.lazy.base.traits import Traits, mapped, tensors_in
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 
 Tensor = torch.Tensor
 _STARTS = ("aten::arange", "aten::scalar_tensor")
@@ -63,10 +63,10 @@ def follow(func: Any, traits: Traits, args: Any, kwargs: Any, result: Any) -> No
         return
     on_host = {id(tensor): value for tensor, value in zip(read, values, strict=True)}
     with unseen():
-        given, named = mapped(Tensor, lambda tensor: on_host[id(tensor)], (args, kwargs))
-        if "device" in named:
-            named = {**named, "device": torch.device("cpu")}
-        made = func(*given, **named)
+        values_read, options = mapped(Tensor, lambda tensor: on_host[id(tensor)], (args, kwargs))
+        if "device" in options:
+            options = {**options, "device": torch.device("cpu")}
+        made = func(*values_read, **options)
     _remember(result, made)
 
 

@@ -3,7 +3,7 @@
     where(frame_of_key <= frame_of_query, 0, -inf)
     mask = full(-inf); mask[i, :keys_of(i)] = 0 for every i
 
-The comparison of two index vectors, each along an axis of its own, is noted with what it says if
+The comparison of two index vectors, each along an axis of its own, is recorded with what it says if
 their values are known (`index_values.py`); so are the numbers chosen by it, and casts. Rows that
 are filled one by one are counted. An attention (`attentions.py`) asks for the frames. Whoever else
 looks at a mask has it made.
@@ -26,28 +26,28 @@ from trnconv.pytorch.lazy.attention.deferred_mask import (
     causal_frame,
 )
 from trnconv.pytorch.lazy.attention.index_values import values_of
-from trnconv.pytorch.lazy.cell import LazyCell, ViewOf
-from trnconv.pytorch.lazy.context import Note, PatchContext
+from trnconv.pytorch.lazy.base.pending_reads import readers, unseen
 from trnconv.pytorch.lazy.frames.video import AxisOrder, FrameRun, LazyVideo
-from trnconv.pytorch.lazy.operator_call import Operator
-from trnconv.pytorch.lazy.tensor import LazyTensor
-from trnconv.pytorch.lazy.unread import readers, unseen
+from trnconv.pytorch.lazy.tensors.cell import LazyCell, ViewOf
+from trnconv.pytorch.lazy.tensors.context import PatchContext, Recorder
+from trnconv.pytorch.lazy.tensors.operator_call import Operator
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 
 Tensor = torch.Tensor
 _QUERIES, _KEYS = 0, 1
 
 
-def finds_attention(around: PatchContext) -> bool:
+def finds_attention(context: PatchContext) -> bool:
     """Whether attention may be a kernel of ours: not where bits are promised, nor in bands."""
-    own = around.rewrites.fuse_attention and not around.reproducible
-    return own and around.spread is None
+    own = context.rewrites.fuse_attention and not context.reproducible
+    return own and context.spread is None
 
 
-def _compared(*, least: bool, equal: bool) -> Note:
+def _compared(*, least: bool, equal: bool) -> Recorder:
     """A key is seen where its index is at most (`least`) that of the query, `equal` or less."""
 
-    def note(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
-        if kwargs or len(args) != 2 or not finds_attention(around):
+    def record(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+        if kwargs or len(args) != 2 or not finds_attention(context):
             return NotImplemented
         if not all(isinstance(arg, Tensor) and arg.dim() == 2 for arg in args):
             return NotImplemented
@@ -57,11 +57,11 @@ def _compared(*, least: bool, equal: bool) -> Note:
             return NotImplemented
         keys_left = along[_KEYS] is left
         frames = _frame_tokens(along, keys_at_most=keys_left == least, equal=equal)
-        if frames is None or not runs_kernels(left, around.backend):
+        if frames is None or not runs_kernels(left, context.backend):
             return NotImplemented
-        return _noted(MaskKind.seen, frames, torch.bool, Operator(func, args, kwargs), around)
+        return _recorded(MaskKind.seen, frames, torch.bool, Operator(func, args, kwargs), context)
 
-    return note
+    return record
 
 
 def _axis_of(x: Tensor) -> int | None:
@@ -83,7 +83,7 @@ def _frame_tokens(along: dict[Any, Tensor], *, keys_at_most: bool, equal: bool) 
     return causal_frame(seen, len(keys))
 
 
-def _chosen(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _chosen(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """where(seen, 0, -inf); torch makes tensors of the numbers."""
     mask = _compared_mask(args[0], MaskKind.seen)
     if mask is None or kwargs or tuple(map(_number, args[1:])) != (0, -inf):
@@ -92,7 +92,9 @@ def _chosen(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         return NotImplemented
     with unseen():
         dtype = torch.result_type(*args[1:])
-    return _noted(MaskKind.added, mask.frame_tokens, dtype, Operator(func, args, kwargs), around)
+    return _recorded(
+        MaskKind.added, mask.frame_tokens, dtype, Operator(func, args, kwargs), context
+    )
 
 
 def _number(value: Any) -> float | None:
@@ -110,17 +112,19 @@ def _number(value: Any) -> float | None:
         return float(values.flatten()[0])
 
 
-def _cast(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _cast(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """In another type of float: both numbers are exact in all."""
     mask = _compared_mask(args[0], MaskKind.added)
     dtype = kwargs.get("dtype")
     others = {key for key, value in kwargs.items() if key != "dtype" and value is not None}
     if mask is None or others or dtype is None or not dtype.is_floating_point:
         return NotImplemented
-    return _noted(MaskKind.added, mask.frame_tokens, dtype, Operator(func, args, kwargs), around)
+    return _recorded(
+        MaskKind.added, mask.frame_tokens, dtype, Operator(func, args, kwargs), context
+    )
 
 
-def _filled(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+def _filled(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """full([tokens, tokens], -inf)."""
     del func
     size, value, *rest = args
@@ -129,54 +133,54 @@ def _filled(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         return NotImplemented
     if dtype is None or not dtype.is_floating_point or device is None:
         return NotImplemented
-    if not finds_attention(around):
+    if not finds_attention(context):
         return NotImplemented
     mask = FilledMask((torch.Size((1, 1, 1, *size)), dtype, torch.device(device)))
-    return _shown(mask, around) if runs_kernels(mask, around.backend) else NotImplemented
+    return _shown(mask, context) if runs_kernels(mask, context.backend) else NotImplemented
 
 
-def _head_filled(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
-    """mask[row, :keys] = 0, while nobody else has a note of the mask."""
-    del around, func
+def _head_filled(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+    """mask[row, :keys] = 0, while nobody else has a record of the mask."""
+    del context, func
     mask = _base(args[0])
     if not isinstance(mask, FilledMask) or kwargs or _number(args[1]) != 0:
         return NotImplemented  # copy_ may be asked not to block: that is for devices
-    own = (mask, args[0].view_of.cell)
-    if any(reader not in own for reader in readers(mask.operand_storages())):
+    known_readers = (mask, args[0].view_of.cell)
+    if any(reader not in known_readers for reader in readers(mask.operand_storages())):
         return NotImplemented
-    twin, tokens = args[0].view_of.twin, mask.shape[-1]
-    row, first = divmod(twin.storage_offset(), tokens)
-    if twin.dim() != 1 or first or twin.shape[0] > tokens:
+    meta, tokens = args[0].view_of.meta, mask.shape[-1]
+    row, first = divmod(meta.storage_offset(), tokens)
+    if meta.dim() != 1 or first or meta.shape[0] > tokens:
         return NotImplemented
-    if twin.shape[0] > 1 and twin.stride(0) != 1:
+    if meta.shape[0] > 1 and meta.stride(0) != 1:
         return NotImplemented
-    mask.fill_head(row, twin.shape[0])
+    mask.fill_head(row, meta.shape[0])
     return args[0]
 
 
-def _noted(
-    kind: MaskKind, frames: int, dtype: torch.dtype, operator: Operator, around: PatchContext
+def _recorded(
+    kind: MaskKind, frames: int, dtype: torch.dtype, operator: Operator, context: PatchContext
 ) -> LazyTensor:
     """The result of an operator that was not called: as large as its operands together."""
     like = operator.args[0]
-    given = [arg.shape for arg in operator.args if isinstance(arg, Tensor)]
-    together = torch.broadcast_shapes(*given)  # type: ignore[no-untyped-call]
+    shapes = [arg.shape for arg in operator.args if isinstance(arg, Tensor)]
+    together = torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call]
     sizes = torch.Size((1, 1, 1, *together))
     before = _base(like)
     counted = operator.counted()
     if isinstance(before, ComparedMask):
         counted += before.counted
-    own = (sizes, dtype, like.device)
-    return _shown(ComparedMask(kind, frames, own, operator.later(), counted), around)
+    layout = (sizes, dtype, like.device)
+    return _shown(ComparedMask(kind, frames, layout, operator.later(), counted), context)
 
 
-def _shown(mask: PendingMask, around: PatchContext) -> LazyTensor:
+def _shown(mask: PendingMask, context: PatchContext) -> LazyTensor:
     """A mask as the matrix that a model sees."""
     video = LazyVideo((FrameRun(mask, 0, 1),), mask.dtype, AxisOrder.video)
     with unseen():
         memory = torch.empty(mask.shape, dtype=mask.dtype, device="meta")
-        twin = memory.view(mask.shape[-2:])
-    return LazyTensor(ViewOf(LazyCell(memory, video, around, owns=True), twin), mask.device)
+        meta = memory.view(mask.shape[-2:])
+    return LazyTensor(ViewOf(LazyCell(memory, video, context, owns=True), meta), mask.device)
 
 
 def _base(x: Any) -> PendingMask | None:
@@ -196,16 +200,16 @@ def mask_of(x: Any, kind: MaskKind) -> PendingMask | None:
     base = _base(x)
     if base is None or base.kind is not kind:
         return None
-    twin = x.view_of.twin
+    meta = x.view_of.meta
     queries, keys = base.shape[-2:]
-    whole = twin.dim() >= 2 and tuple(twin.shape[-2:]) == (queries, keys)
-    as_it_lies = whole and twin.stride()[-2:] == (keys, 1) and twin.storage_offset() == 0
-    outer = zip(twin.shape[:-2], twin.stride()[:-2], strict=True)
-    alike = all(size == 1 or not step for size, step in outer)
-    return base if as_it_lies and alike else None
+    whole = meta.dim() >= 2 and tuple(meta.shape[-2:]) == (queries, keys)
+    as_it_lies = whole and meta.stride()[-2:] == (keys, 1) and meta.storage_offset() == 0
+    outer = zip(meta.shape[:-2], meta.stride()[:-2], strict=True)
+    same_for_all = all(size == 1 or not step for size, step in outer)
+    return base if as_it_lies and same_for_all else None
 
 
-NOTED_MASKS: dict[str, Note] = {
+RECORDED_MASKS: dict[str, Recorder] = {
     "aten::le.Tensor": _compared(least=True, equal=True),
     "aten::lt.Tensor": _compared(least=True, equal=False),
     "aten::ge.Tensor": _compared(least=False, equal=True),

@@ -13,7 +13,7 @@ import torch
 
 from trnconv.pytorch.lazy.attention.deferred_mask import MaskKind
 from trnconv.pytorch.lazy.attention.masks import finds_attention, mask_of
-from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.tensors.context import PatchContext
 from trnconv.pytorch.operators.attention import attended, attention_refusal
 
 Tensor = torch.Tensor
@@ -42,10 +42,10 @@ class AttentionCall:
         return known and not (self.dropout_p or self.is_causal or self.enable_gqa)
 
 
-def attention(around: PatchContext, call: AttentionCall) -> Any:
+def attention(context: PatchContext, call: AttentionCall) -> Any:
     """What torch's function gives, by the kernel; NotImplemented: torch does it."""
     query, attn_mask = call.query, call.attn_mask
-    if not call.is_plain or not query.numel() or not finds_attention(around):
+    if not call.is_plain or not query.numel() or not finds_attention(context):
         return NotImplemented
     frames = None
     if attn_mask is not None:
@@ -54,9 +54,9 @@ def attention(around: PatchContext, call: AttentionCall) -> Any:
         if frames is None or not _fits(attn_mask, query):
             return NotImplemented
     q, k, v = (tensor.reshape(-1, *tensor.shape[-2:]) for tensor in (query, call.key, call.value))
-    if attention_refusal(q, frames, around.backend):
+    if attention_refusal(q, frames, context.backend):
         return NotImplemented
-    return attended(q, k, v, frames, call.scale, around.backend).reshape(query.shape)
+    return attended(q, k, v, frames, call.scale, context.backend).reshape(query.shape)
 
 
 def _fits(mask: Tensor, query: Tensor) -> bool:

@@ -1,1 +1,1 @@
-"""Convolutions of lazy tensors: what they take over, what they end with, what it costs."""
+"""A convolution that has not run: its filters and operands, and what it is modelled to take."""

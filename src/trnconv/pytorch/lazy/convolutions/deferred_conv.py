@@ -1,4 +1,4 @@
-"""A convolution that was asked for and has not run: what follows may still go into its end."""
+"""A convolution that was asked for and has not run: what follows may still become its epilogue."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from trnconv.geometry import ConvShape
 from trnconv.pytorch.backends.arrays import dtype_name
 from trnconv.pytorch.backends.choice import on_neuron
 from trnconv.pytorch.backends.conv_call import ConvSpec
-from trnconv.pytorch.lazy.deferred_result import Pending
-from trnconv.pytorch.lazy.ledger import Ledger, PolicedConv
-from trnconv.pytorch.lazy.memory import Counted, require_present, same_memory, storage_of
+from trnconv.pytorch.lazy.base.deferred_result import Pending
+from trnconv.pytorch.lazy.base.memory import Counted, require_present, same_memory, storage_of
+from trnconv.pytorch.lazy.base.stats import PatchStats, PolicedConv
 from trnconv.pytorch.operators.convolutions import fused_convolution
 from trnconv.pytorch.operators.normed_convolution import OutputNorming, normed_convolution
 
@@ -42,28 +42,28 @@ class Later(Protocol):
 
     def complete(
         self,
-        asked: DeferredConv,
+        conv: DeferredConv,
         outputs: tuple[Tensor, ...],
         outputs_of: Callable[[Tensor], tuple[Tensor, ...]],
     ) -> None:
-        """Put outputs that read rows of other ranks into place; `outputs_of` ends their sums."""
+        """Put outputs that read rows of other ranks into place; `outputs_of` is the epilogue."""
 
 
 @dataclass(frozen=True)
 class DeferredConv:
-    """All that a convolution needs, and the book it is noted in."""
+    """All that a convolution needs, and the stats that count it."""
 
     pieces: tuple[Tensor, ...]
     w: Tensor
     bias: Tensor | None
     spec: ConvSpec
     module: str
-    book: Ledger
+    stats: PatchStats
     counted: tuple[Counted, ...] = ()  # operands
     backend: str = "auto"
     residual: Tensor | None = None
     instead_of: ConvShape | None = None
-    factors: Tensor | None = None  # of the input's start
+    scale_shift: Tensor | None = None  # of the norm in its prologue
     later: Later | None = None  # some outputs read rows of other ranks, on their way
 
     @property
@@ -74,27 +74,27 @@ class DeferredConv:
     @property
     def operands(self) -> tuple[Tensor, ...]:
         """All tensors it reads."""
-        optional = (self.bias, self.residual, self.factors)
+        optional = (self.bias, self.residual, self.scale_shift)
         others = [operand for operand in optional if operand is not None]
         return (*self.pieces, self.w, *others)
 
     def run(self) -> Tensor:
-        """Run it, and note it."""
-        self._note(self.spec)
+        """Run it, and count it."""
+        self._count(self.spec)
         pieces, residual = self._in_order()
         y = fused_convolution(
-            pieces, self.w, self.bias, self.spec, residual, self.backend, self.factors
+            pieces, self.w, self.bias, self.spec, residual, self.backend, self.scale_shift
         )
         if self.later is not None:
             self.later.complete(self, (y,), lambda made: (made,))
         return y
 
     def run_normed(self, norming: OutputNorming, norm: NormEnd) -> tuple[Tensor, ...]:
-        """The same with a norm at its end: y, if that is kept, and the norm's tensors."""
+        """The same with a norm as its epilogue: y, if that is kept, and the norm's tensors."""
         spec = replace(self.spec, norm=norm_text(norm))
-        self._note(spec)
+        self._count(spec)
         pieces, residual = self._in_order()
-        operands = (pieces, self.w, self.bias, residual, self.factors)
+        operands = (pieces, self.w, self.bias, residual, self.scale_shift)
         outputs = normed_convolution(operands, spec, norming, self.backend)
         if self.later is not None:
             self.later.complete(
@@ -103,7 +103,7 @@ class DeferredConv:
         return outputs
 
     def work(self, spec: ConvSpec) -> PolicedConv:
-        """What is noted of it."""
+        """What the stats count it as."""
         frames = tuple(piece.shape[2] for piece in self.pieces)
         return PolicedConv(
             module=self.module,
@@ -117,41 +117,41 @@ class DeferredConv:
             start=spec.prologue,
         )
 
-    def _note(self, spec: ConvSpec) -> None:
+    def _count(self, spec: ConvSpec) -> None:
         for counted in self.counted:
             counted.require_unchanged()
         for operand in self.operands:
             require_present(operand)
-        self.book.works[self.work(spec)] += 1
+        self.stats.works[self.work(spec)] += 1
 
     def _in_order(self) -> tuple[list[Tensor], Tensor | None]:
         """Pieces and residual, dense; what is both is copied once."""
-        pieces = [dense(piece, self.book) for piece in self.pieces]
+        pieces = [dense(piece, self.stats) for piece in self.pieces]
         if self.residual is None:
             return pieces, None
         for piece, made in zip(self.pieces, pieces, strict=True):
-            if are_one(piece, self.residual):
+            if are_same(piece, self.residual):
                 return pieces, made
-        return pieces, dense(self.residual, self.book)
+        return pieces, dense(self.residual, self.stats)
 
 
-def dense(tensor: Tensor, book: Ledger) -> Tensor:
+def dense(tensor: Tensor, stats: PatchStats) -> Tensor:
     """The tensor, copied if its elements do not lie in order."""
     if not tensor.is_contiguous():
-        book.moved("contiguous", 2 * tensor.nbytes)
+        stats.moved("contiguous", 2 * tensor.nbytes)
     return tensor.contiguous()
 
 
-def are_one(one: Tensor, other: Tensor) -> bool:
+def are_same(tensor: Tensor, other: Tensor) -> bool:
     """Whether both show the same elements in the same order."""
-    begin_alike = one.storage_offset() == other.storage_offset() and same_memory(one, other)
-    lie_alike = (one.shape, one.stride()) == (other.shape, other.stride())
-    return begin_alike and lie_alike and one.dtype == other.dtype
+    begin_alike = tensor.storage_offset() == other.storage_offset() and same_memory(tensor, other)
+    lie_alike = (tensor.shape, tensor.stride()) == (other.shape, other.stride())
+    return begin_alike and lie_alike and tensor.dtype == other.dtype
 
 
 @dataclass
 class _Family:
-    """The same convolution with different ends."""
+    """The same convolution with different epilogues."""
 
     has_run: bool = False
 
@@ -159,40 +159,40 @@ class _Family:
 class PendingConv(Pending):
     """The result of a convolution."""
 
-    def __init__(self, asked: DeferredConv, family: _Family | None = None) -> None:
-        shape = asked.problem
+    def __init__(self, conv: DeferredConv, family: _Family | None = None) -> None:
+        shape = conv.problem
         sizes = torch.Size((shape.batch, shape.c_out, *shape.out_sizes()))
         self.macs = shape.macs()
-        self._asked: DeferredConv | None = asked
+        self._conv: DeferredConv | None = conv
         self._family = family or _Family()
         self._bare: tuple[weakref.ref[Made], ByTorch] | None = None
         self._part_of: tuple[PendingConv, int] | None = None  # from which of its frames on
-        super().__init__(sizes, asked.pieces[0].dtype, asked.pieces[0].device)
+        super().__init__(sizes, conv.pieces[0].dtype, conv.pieces[0].device)
 
     def operand_storages(self) -> frozenset[int]:
-        """Of inputs, weights, bias and residual, and of the bare result, if torch ends that."""
+        """Of all operands; and of the bare result, if the epilogue is torch's."""
         if self._part_of is not None:
             return self._part_of[0].lies_in()
-        operands = () if self._asked is None else self._asked.operands
+        operands = () if self._conv is None else self._conv.operands
         bare = None if self._bare is None else self._bare[0]()
         made = () if bare is None or bare.real is None else (bare.real,)
         return frozenset(storage_of(tensor) for tensor in (*operands, *made))
 
     def run(self) -> Tensor:
-        """One with another end took this one's place, unless both are run."""
+        """One with another epilogue took this one's place, unless both are run."""
         if self._part_of is not None:
             whole, first = self._part_of
             return whole.result()[:, :, first : first + self.shape[2]]
-        asked = self._asked
-        assert asked is not None
+        conv = self._conv
+        assert conv is not None
         if (read := self._of_bare()) is not None:
-            self._asked = None
+            self._conv = None
             return read
         if self._family.has_run:
-            asked.book.repeated[asked.module] += 1
+            conv.stats.repeated[conv.module] += 1
         self._family.has_run = True
-        y = asked.run()
-        self._asked = None
+        y = conv.run()
+        self._conv = None
         return y
 
     def continued_by(
@@ -202,15 +202,15 @@ class PendingConv(Pending):
 
         None if `both` finds none, or one of them has run.
         """
-        own, next_ = self._asked, other._asked
-        if own is None or next_ is None or self._family.has_run or other._family.has_run:
+        first, second = self._conv, other._conv
+        if first is None or second is None or self._family.has_run or other._family.has_run:
             return None
-        asked = both(own, next_)
-        if asked is None:
+        conv = both(first, second)
+        if conv is None:
             return None
-        whole = PendingConv(asked)
+        whole = PendingConv(conv)
         self._part_of, other._part_of = (whole, 0), (whole, self.shape[2])
-        self._asked = other._asked = None
+        self._conv = other._conv = None
         return whole
 
     def reads_of(self, base: Pending) -> bool:
@@ -218,11 +218,11 @@ class PendingConv(Pending):
         return self._part_of is not None and self._part_of[0] is base
 
     def unless_read(self, bare: Made, by_torch: ByTorch) -> None:
-        """Leave the end to torch if what holds the result without it is alive when this runs."""
+        """Leave the epilogue to torch if the holder of the result without it is alive then."""
         self._bare = weakref.ref(bare), by_torch
 
     def _of_bare(self) -> Tensor | None:
-        """The result, by torch, of the one without its end; None if nobody can read that."""
+        """The result, by torch, of the one without its epilogue; None if nobody can read that."""
         if self._bare is None:
             return None
         holder, by_torch = self._bare
@@ -231,65 +231,67 @@ class PendingConv(Pending):
 
     def question(self, machine: Machine) -> Question | None:
         """What is asked of the planner; None if it has run."""
-        asked = self._asked
-        if asked is None or self._family.has_run:
+        conv = self._conv
+        if conv is None or self._family.has_run:
             return None
         # Without calibration, nobody on a device looks at the data: see `neuron.question_of`.
-        known = asked.spec.policy.x_max is not None or not on_neuron(self)
+        known = conv.spec.policy.x_max is not None or not on_neuron(self)
         policy = None if known else ALWAYS_DIRECT
-        return asked.work(asked.spec).question(machine, policy=policy)
+        return conv.work(conv.spec).question(machine, policy=policy)
 
     def run_normed(self, norming: OutputNorming, *, keeps: bool, first: int) -> tuple[Tensor, ...]:
-        """With a norm at its end: the norm's tensors; its own result is there if it is kept.
+        """With a norm as its epilogue: the norm's tensors; its own result is there if it is kept.
 
         If it is not, and somebody asks for it all the same, it runs once more.
         """
-        asked = self._asked
-        assert asked is not None
+        conv = self._conv
+        assert conv is not None
         self._family.has_run = True
         norm = norming.end(self.shape[1], keeps=keeps, first=first)
-        done = asked.run_normed(norming, norm)
+        done = conv.run_normed(norming, norm)
         if not keeps:
             return done
-        self._asked = None
+        self._conv = None
         self.known(done[0])
         return done[1:]
 
     def plus(self, residual: Tensor, counted: tuple[Counted, ...]) -> PendingConv | None:
         """The same with a tensor added, in one kernel; None if it cannot be fused."""
-        own = self._asked
-        if own is None or own.residual is not None:
+        conv = self._conv
+        if conv is None or conv.residual is not None:
             return None
-        alike = (residual.shape, residual.dtype) == (self.shape, self.dtype)
-        if own.spec.activation != IDENTITY or not alike:
+        fits = (residual.shape, residual.dtype) == (self.shape, self.dtype)
+        if conv.spec.activation != IDENTITY or not fits:
             return None
-        counts = (*own.counted, *counted)
-        return PendingConv(replace(own, residual=residual, counted=counts), self._family)
+        counts = (*conv.counted, *counted)
+        return PendingConv(replace(conv, residual=residual, counted=counts), self._family)
 
     def plus_cells(
         self, residual: Tensor, coarse: CoarseResidual, counted: tuple[Counted, ...]
     ) -> PendingConv | None:
         """The same with a residual of lower resolution; None if it cannot be fused."""
-        own = self._asked
-        if own is None or own.residual is not None or own.later is not None:
+        conv = self._conv
+        if conv is None or conv.residual is not None or conv.later is not None:
             return None
-        if own.spec.activation != IDENTITY or residual.dtype != self.dtype:
+        if conv.spec.activation != IDENTITY or residual.dtype != self.dtype:
             return None
         if coarse.spread(tuple(residual.shape)) != tuple(self.shape):
             return None
-        spec, counts = replace(own.spec, coarse=coarse.text()), (*own.counted, *counted)
-        asked = replace(own, residual=residual, spec=spec, counted=counts)
-        return PendingConv(asked, self._family)
+        spec, counts = replace(conv.spec, coarse=coarse.text()), (*conv.counted, *counted)
+        fused = replace(conv, residual=residual, spec=spec, counted=counts)
+        return PendingConv(fused, self._family)
 
     def activated(self, activation: str) -> PendingConv | None:
         """The same with an activation, in one kernel; None if it cannot be fused."""
-        own = self._asked
-        if own is None or own.spec.activation != IDENTITY:
+        conv = self._conv
+        if conv is None or conv.spec.activation != IDENTITY:
             return None
-        spec = replace(own.spec, activation=activation)
-        return PendingConv(replace(own, spec=spec), self._family)
+        spec = replace(conv.spec, activation=activation)
+        return PendingConv(replace(conv, spec=spec), self._family)
 
-    def asked_as(self, other: Callable[[DeferredConv], DeferredConv | None]) -> PendingConv | None:
-        """The same, asked in another way, instead of this; None if it cannot be, or has run."""
-        asked = None if self._asked is None else other(self._asked)
-        return None if asked is None else PendingConv(asked, self._family)
+    def rewritten(
+        self, change: Callable[[DeferredConv], DeferredConv | None]
+    ) -> PendingConv | None:
+        """The same result by a changed convolution; None if it cannot be, or has run."""
+        conv = None if self._conv is None else change(self._conv)
+        return None if conv is None else PendingConv(conv, self._family)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from trnconv.geometry import ZEROS, lifted
-from trnconv.pytorch.arguments import paddings, steps_of
+from trnconv.pytorch.functional.arguments import paddings, steps_of
 from trnconv.pytorch.lazy.convolutions.operands import Window3d
 from trnconv.pytorch.lazy.frames.video import LazyVideo
 
@@ -37,8 +37,8 @@ class Filters:
         if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
             return False
         biases = [] if self.bias is None else [self.bias]
-        alike = all(tensor.dtype == video.dtype for tensor in (self.weight, *biases))
-        return alike and self.weight.shape[1] * self.groups == video.sizes[1]
+        one_type = all(tensor.dtype == video.dtype for tensor in (self.weight, *biases))
+        return one_type and self.weight.shape[1] * self.groups == video.sizes[1]
 
     @property
     def options(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int]:

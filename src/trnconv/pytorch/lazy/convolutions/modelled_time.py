@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from math import inf, isfinite, prod
 
-from nkisim.machine import Reading
+from nkisim.machine import TRN2, Reading
 from trnconv.ask.ends import ITEM_BYTES
+from trnconv.ask.policy import ALWAYS_DIRECT
 from trnconv.ask.question import Question
 from trnconv.errors import TrnconvError
+from trnconv.geometry import ConvShape
 from trnconv.neighbours.channel_norm.ends import is_faster_at_end
 from trnconv.runtime.pricing import price
 
-_COMPARED = 4096  # questions of a process
+_COMPARED = 4096  # questions or shapes of a process
 
 
 def priced(question: Question, cores: int) -> float:
@@ -24,10 +27,10 @@ def priced(question: Question, cores: int) -> float:
 
 
 @lru_cache(_COMPARED)
-def is_ended_faster(question: Question, bare: Question, cores: int, tensors: int) -> bool:
-    """Whether a convolution with its end is modelled to be no slower than both apart.
+def is_epilogue_faster(question: Question, bare: Question, cores: int, tensors: int) -> bool:
+    """Whether a convolution with its epilogue is modelled to be no slower than both apart.
 
-    Apart, what ends it is an operator on elements that reads and writes so many tensors.
+    Apart, the epilogue is an operator on elements that reads and writes so many tensors.
     """
     apart = priced(bare, cores) + _elementwise_ns(bare, cores, tensors)
     return priced(question, cores) <= apart
@@ -52,3 +55,39 @@ def is_planned(question: Question, cores: int) -> bool:
 def is_normed_faster(question: Question, cores: int) -> bool:
     """Whether a convolution with its norm is modelled to be faster than both apart."""
     return is_faster_at_end(question, cores, lambda asked: priced(asked, cores))
+
+
+def upsampled_before(folded: ConvShape) -> ConvShape:
+    """The convolution a model asks for: of an input that was upsampled in memory."""
+    left_out = [min(0, after) for after in folded.pad_after]
+    axes = zip(folded.size, folded.upsample, folded.skip, left_out, strict=True)
+    depth, height, width = (size * times - skip + less for size, times, skip, less in axes)
+    after = (max(0, folded.pad_after[0]), max(0, folded.pad_after[1]), max(0, folded.pad_after[2]))
+    return replace(
+        folded,
+        size=(depth, height, width),
+        upsample=(1, 1, 1),
+        skip=(0, 0, 0),
+        pad_after=after,
+    )
+
+
+@lru_cache(_COMPARED)
+def folding_wins(folded: ConvShape) -> bool:
+    """Whether the direct convolution alone is modelled to be faster (trn2); the copy is a bonus.
+
+    Folded sums are rounded elsewhere. So frames that do not mix are asked about one by one: however
+    a video is cut into chunks, the answer is the same.
+    """
+    frame = _one_frame(folded)
+    return _direct_ns(frame) <= _direct_ns(upsampled_before(frame))
+
+
+def _one_frame(folded: ConvShape) -> ConvShape:
+    if folded.kernel[0] > 1 or folded.upsample[0] > 1:
+        return folded
+    return replace(folded, batch=1, size=(1, *folded.size[1:]))
+
+
+def _direct_ns(shape: ConvShape) -> float:
+    return priced(Question(shape, TRN2, policy=ALWAYS_DIRECT), cores=1)

@@ -1,4 +1,4 @@
-"""From a noted video to what a convolution takes: pieces, padding, upsampling."""
+"""From a recorded video to what a convolution takes: pieces, padding, upsampling."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def operands_of(video: LazyVideo, window: Window3d) -> ConvOperands | None:
         return None
     if runs[0].repeat > 1 and len(runs) > 1:
         return None
-    noted = _with_copies(video, front, back)
-    summed = None if noted is None else _summed(noted, window)
+    padding = _with_copies(video, front, back)
+    summed = None if padding is None else _summed(padding, window)
     if summed is None:
         return None
     pads, modes = summed
@@ -60,12 +60,12 @@ def operands_of(video: LazyVideo, window: Window3d) -> ConvOperands | None:
 def _first_frame_once(runs: list[FrameRun]) -> tuple[list[FrameRun], int]:
     """Frame 0 once and the others f times is all of them f times, without the first f - 1."""
     for at in range(len(runs) - 1):
-        one, rest = runs[at : at + 2]
-        once = one.repeat == 1 and one.stop == rest.start == one.start + 1
-        if once and rest.repeat > 1 and one.base == rest.base and one.scale == rest.scale:
-            if at > 0 and not _copies(runs[at - 1], replace(rest, start=one.start), first=True):
+        first, rest = runs[at : at + 2]
+        once = first.repeat == 1 and first.stop == rest.start == first.start + 1
+        if once and rest.repeat > 1 and first.base == rest.base and first.scale == rest.scale:
+            if at > 0 and not _copies(runs[at - 1], replace(rest, start=first.start), first=True):
                 continue
-            whole = replace(rest, start=one.start)
+            whole = replace(rest, start=first.start)
             return [*runs[:at], whole, *runs[at + 2 :]], rest.repeat - 1
     return runs, 0
 
@@ -82,10 +82,10 @@ def _without_copies(runs: list[FrameRun]) -> tuple[list[FrameRun], tuple[int, in
     return runs, (front, back)
 
 
-def _copies(one: FrameRun, body: FrameRun, *, first: bool) -> bool:
+def _copies(run: FrameRun, body: FrameRun, *, first: bool) -> bool:
     edge = body.start if first else body.stop - 1
-    single = (one.start, one.stop) == (edge, edge + 1)
-    return single and one.base == body.base and one.scale == body.scale
+    single = (run.start, run.stop) == (edge, edge + 1)
+    return single and run.base == body.base and run.scale == body.scale
 
 
 def _with_copies(video: LazyVideo, front: int, back: int) -> tuple[Pads, Modes] | None:
@@ -98,18 +98,18 @@ def _with_copies(video: LazyVideo, front: int, back: int) -> tuple[Pads, Modes] 
     return pads, (REPLICATE, video.modes[1], video.modes[2])
 
 
-def _summed(noted: tuple[Pads, Modes], window: Window3d) -> tuple[Pads, Modes] | None:
+def _summed(padding: tuple[Pads, Modes], window: Window3d) -> tuple[Pads, Modes] | None:
     """That padding and the convolution's own, where one kind can do both."""
     pads: list[tuple[int, int]] = []
     modes: list[str] = []
-    for (before, after), mode, own in zip(*noted, window.padding, strict=True):
-        if own == (0, 0):
+    for (before, after), mode, more in zip(*padding, window.padding, strict=True):
+        if more == (0, 0):
             kind = mode
         elif (before, after) == (0, 0) or mode == window.mode == ZEROS:
             kind = window.mode
         else:
             return None
-        pads.append((before + own[0], after + own[1]))
+        pads.append((before + more[0], after + more[1]))
         modes.append(kind if pads[-1] != (0, 0) else ZEROS)
     return (pads[0], pads[1], pads[2]), (modes[0], modes[1], modes[2])
 
@@ -165,8 +165,8 @@ def frame_pattern(
     Frames of one tensor that are repeated, or taken several times, are convolved once.
     """
     repeats = any(run.repeat > 1 for run in video.runs) or len(video.runs) > 1
-    alike = window.is_pointwise(0) and video.pads[0] == (0, 0) and len(video.bases) == 1
-    if not alike or not repeats:
+    mixes_nothing = window.is_pointwise(0) and video.pads[0] == (0, 0) and len(video.bases) == 1
+    if not mixes_nothing or not repeats:
         return None
     start = min(run.start for run in video.runs)
     stop = max(run.stop for run in video.runs)

@@ -1,1 +1,1 @@
-"""The frames of a video as they are noted: where each lies, and how one is made of them."""
+"""The frames of a video as they are recorded: where each lies, and how one is made of them."""

@@ -1,14 +1,14 @@
-"""Doing what was noted: a video becomes a tensor, by torch's own operators."""
+"""Doing what was recorded: a video becomes a tensor, by torch's own operators."""
 
 from __future__ import annotations
 
 import torch
 
 from trnconv.geometry import ZEROS
-from trnconv.pytorch.lazy.deferred_result import Pending
+from trnconv.pytorch.lazy.base.deferred_result import Pending
+from trnconv.pytorch.lazy.base.memory import same_memory
+from trnconv.pytorch.lazy.base.stats import PatchStats
 from trnconv.pytorch.lazy.frames.video import NO_PADS, AxisOrder, FrameRun, LazyVideo
-from trnconv.pytorch.lazy.ledger import Ledger
-from trnconv.pytorch.lazy.memory import same_memory
 
 Tensor = torch.Tensor
 _LAYOUTS = {AxisOrder.video: (0, 1, 2, 3, 4), AxisOrder.frames_first: (0, 2, 1, 3, 4)}
@@ -24,18 +24,18 @@ def stored(run: FrameRun) -> Tensor:
     return result if whole else result[:, :, run.start : run.stop]
 
 
-def done(video: LazyVideo, book: Ledger) -> Tensor:
-    """The tensor the model would have; every copy is noted."""
-    parts = [_upsampled(run, book) for run in video.runs]
+def done(video: LazyVideo, stats: PatchStats) -> Tensor:
+    """The tensor the model would have; every copy is counted."""
+    parts = [_upsampled(run, stats) for run in video.runs]
     joined = parts[0]
     if len(parts) > 1:
         joined = torch.cat(parts, dim=2)
-        book.moved("cat", 2 * joined.nbytes)
-    padded = _padded(joined, video, book)
-    return _laid_out(padded, video, book).to(video.dtype)
+        stats.moved("cat", 2 * joined.nbytes)
+    padded = _padded(joined, video, stats)
+    return _laid_out(padded, video, stats).to(video.dtype)
 
 
-def _upsampled(run: FrameRun, book: Ledger) -> Tensor:
+def _upsampled(run: FrameRun, stats: PatchStats) -> Tensor:
     frames = stored(run)
     if run.plain:
         return frames
@@ -43,17 +43,17 @@ def _upsampled(run: FrameRun, book: Ledger) -> Tensor:
     for axis, factor in enumerate((run.repeat, *run.scale)):
         if factor > 1:
             frames = frames.repeat_interleave(factor, dim=2 + axis)
-    book.moved("upsample", read + frames.nbytes)
+    stats.moved("upsample", read + frames.nbytes)
     return frames
 
 
-def _padded(frames: Tensor, video: LazyVideo, book: Ledger) -> Tensor:
+def _padded(frames: Tensor, video: LazyVideo, stats: PatchStats) -> Tensor:
     if video.pads == NO_PADS:
         return frames
     for mode in dict.fromkeys(video.modes):
         pads = [
-            pair if own == mode else (0, 0)
-            for pair, own in zip(video.pads, video.modes, strict=True)
+            pair if mode_of_axis == mode else (0, 0)
+            for pair, mode_of_axis in zip(video.pads, video.modes, strict=True)
         ]
         sides = [side for pair in reversed(pads) for side in pair]
         if any(sides):
@@ -61,11 +61,11 @@ def _padded(frames: Tensor, video: LazyVideo, book: Ledger) -> Tensor:
             frames = torch.nn.functional.pad(
                 frames, sides, mode="constant" if mode == ZEROS else mode
             )
-            book.moved("pad", read + frames.nbytes)
+            stats.moved("pad", read + frames.nbytes)
     return frames
 
 
-def _laid_out(frames: Tensor, video: LazyVideo, book: Ledger) -> Tensor:
+def _laid_out(frames: Tensor, video: LazyVideo, stats: PatchStats) -> Tensor:
     if video.layout is AxisOrder.lines:
         return frames[:, :, 0, 0]
     if video.layout in _LAYOUTS:
@@ -74,5 +74,5 @@ def _laid_out(frames: Tensor, video: LazyVideo, book: Ledger) -> Tensor:
     sizes = (n, t * c, h, w) if video.layout is AxisOrder.stacked else (n * t, c, h, w)
     images = frames.permute(0, 2, 1, 3, 4).reshape(sizes)
     if not same_memory(images, frames):
-        book.moved("permute", 2 * frames.nbytes)
+        stats.moved("permute", 2 * frames.nbytes)
     return images

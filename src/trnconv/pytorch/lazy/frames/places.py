@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from trnconv.pytorch.lazy.deferred_result import Pending
+from trnconv.pytorch.lazy.base.deferred_result import Pending
 from trnconv.pytorch.lazy.frames.video import AxisOrder, LazyVideo
 
 Tensor = torch.Tensor
@@ -18,16 +18,16 @@ _LAYOUTS = {4: (AxisOrder.images, AxisOrder.stacked), 5: tuple(_ORDERS)}  # by r
 def shown(video: LazyVideo, memory: Tensor, view: Tensor) -> LazyVideo | None:
     """The frames of `video`, laid out as `memory`, that `view` shows; None if it shows no frames.
 
-    Both are twins on the meta device: `view` is a view of `memory`.
+    Both are on the meta device: `view` is a view of `memory`.
     """
     if view is memory:
         return video
     if view.dtype != memory.dtype or video.layout is AxisOrder.lines:
         return None
-    found = _shown(video, memory, view)
-    if found is None and (other := video.with_roles_exchanged()) is not None:
-        found = _shown(other, memory, view)
-    return found
+    frames = _shown(video, memory, view)
+    if frames is None and (other := video.with_roles_exchanged()) is not None:
+        frames = _shown(other, memory, view)
+    return frames
 
 
 def _shown(video: LazyVideo, memory: Tensor, view: Tensor) -> LazyVideo | None:

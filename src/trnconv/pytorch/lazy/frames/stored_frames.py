@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from trnconv.pytorch.lazy import unread
-from trnconv.pytorch.lazy.memory import (
+from trnconv.pytorch.lazy.base import pending_reads
+from trnconv.pytorch.lazy.base.memory import (
     UNKNOWN,
     Counted,
     holders,
@@ -16,13 +16,13 @@ from trnconv.pytorch.lazy.memory import (
     storage_of,
     written,
 )
-from trnconv.pytorch.lazy.unread import unseen
+from trnconv.pytorch.lazy.base.pending_reads import unseen
 
 Tensor = torch.Tensor
 Five = tuple[int, int, int, int, int]
 State = tuple[int, int | None]  # changes that were seen, and those that torch counts
 _FRAMES = 2
-# The one tensor by which notes hold a memory, so that other holders can be counted.
+# The one tensor by which records hold a memory, so that other holders can be counted.
 _aliases: weakref.WeakValueDictionary[tuple[int, torch.dtype], Tensor] = (
     weakref.WeakValueDictionary()
 )
@@ -65,7 +65,7 @@ class StoredFrames:
             return self.alias.as_strided(sizes, _full_strides(self.strides, sizes), offset)
 
     def is_ours(self, besides: int = 0) -> bool:
-        """Whether notes alone hold the memory, but for so many tensors that are known.
+        """Whether records alone hold the memory, but for so many tensors that are known.
 
         Memory that came from outside of torch may have holders that torch does not know of.
         """
@@ -75,10 +75,10 @@ class StoredFrames:
     def state(self) -> State:
         """What tells whether it is changed later; compare it by `is_unchanged`."""
         counted = self.counted.tensor()
-        return unread.changes_of(self.storage), None if counted is None else written(counted)
+        return pending_reads.changes_of(self.storage), None if counted is None else written(counted)
 
     def is_unchanged(self, since: State) -> bool:
-        """Whether it is as it was then. What nobody but notes holds is changed by nobody else."""
+        """Whether it is as it was then. What only records hold is changed by nobody else."""
         changes, version = self.state()
         if changes != since[0]:
             return False
@@ -105,9 +105,9 @@ def stored_frames(video: Tensor, counted: Tensor) -> tuple[StoredFrames, int]:
     ]
     offset, step = int(video.storage_offset()), video.stride(_FRAMES)
     first, frames = 0, t
-    around = [outer for outer in steps[:2] if outer >= step]
-    outer = min(around) if around else _elements(video)
-    if 0 < step <= outer >= step * t and not any(outer % stride for stride in around):
+    outer_steps = [outer for outer in steps[:2] if outer >= step]
+    outer = min(outer_steps) if outer_steps else _elements(video)
+    if 0 < step <= outer >= step * t and not any(outer % stride for stride in outer_steps):
         first, frames = offset % outer // step, outer // step
     if first + t > frames:
         first, frames = 0, t

@@ -1,7 +1,7 @@
 """LazyVideo: frames that lie in several tensors, repeated, upsampled and padded on paper only.
 
-Pure bookkeeping: nothing here touches data. A method that returns None cannot note what was asked,
-and the caller makes it happen.
+Pure bookkeeping: nothing here touches data. A method that returns None cannot record what was
+asked, and the caller makes it happen.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from trnconv.geometry import REFLECT, REPLICATE, ZEROS, Modes
+from trnconv.pytorch.lazy.base.pending_reads import unseen
 from trnconv.pytorch.lazy.frames.stored_frames import StoredFrames, stored_frames
-from trnconv.pytorch.lazy.unread import unseen
 
 Pair = tuple[int, int]
 Pads = tuple[Pair, Pair, Pair]  # before and after, of frames, rows and columns
@@ -93,8 +93,8 @@ class LazyVideo:
             if min(tensor.shape[:2]) > 1 and plane < image < channel:
                 frames = alias.permute(1, 0, 2, 3).unsqueeze(0)
                 return _video_of(frames, tensor, AxisOrder.images)
-            found = _video_of(alias.unsqueeze(2), tensor, AxisOrder.images)
-        return replace(found, from_images=True)
+            images = _video_of(alias.unsqueeze(2), tensor, AxisOrder.images)
+        return replace(images, from_images=True)
 
     @staticmethod
     def of_lines(tensor: torch.Tensor) -> LazyVideo | None:
@@ -116,7 +116,7 @@ class LazyVideo:
 
     @property
     def keeps_others(self) -> bool:
-        """Whether a note of it keeps more in memory than a copy of it takes."""
+        """Whether a record of it keeps more in memory than a copy of it takes."""
         held: int = sum(prod(base.shape) for base in self.bases)
         return prod(self.sizes) < held
 
@@ -185,11 +185,12 @@ class LazyVideo:
         return replace(self, layout=layout, from_images=False)
 
     def in_dtype(self, dtype: torch.dtype) -> LazyVideo | None:
-        """A cast, noted if it loses nothing: up, or back to where it came from."""
-        own = self.runs[0].base.dtype
-        if not (dtype.is_floating_point and own.is_floating_point):
+        """A cast, recorded if it loses nothing: up, or back to where it came from."""
+        stored = self.runs[0].base.dtype
+        if not (dtype.is_floating_point and stored.is_floating_point):
             return self if dtype == self.dtype else None
-        if dtype == own or (self.dtype == own and torch.promote_types(dtype, own) == dtype):
+        widens = self.dtype == stored and torch.promote_types(dtype, stored) == dtype
+        if dtype == stored or widens:
             return replace(self, dtype=dtype)
         return None
 
@@ -204,11 +205,11 @@ class LazyVideo:
         listed = [(pads[at], pads[at + 1]) for at in range(0, len(pads), 2)]
         added = [*[(0, 0)] * (3 - len(listed)), *reversed(listed)]
         result: list[tuple[Pair, str]] = []
-        for own, own_mode, new in zip(self.pads, self.modes, added, strict=True):
+        for before, mode_before, new in zip(self.pads, self.modes, added, strict=True):
             if new == (0, 0):
-                result.append((own, own_mode))
-            elif own == (0, 0) or own_mode == named == ZEROS:
-                result.append(((own[0] + new[0], own[1] + new[1]), named))
+                result.append((before, mode_before))
+            elif before == (0, 0) or mode_before == named == ZEROS:
+                result.append(((before[0] + new[0], before[1] + new[1]), named))
             else:
                 return None
         both, modes = zip(*result, strict=True)
@@ -233,18 +234,18 @@ class LazyVideo:
         """Some of the frames; repeated ones only as a whole."""
         if self.pads[0] != (0, 0):
             return None
-        taken: list[FrameRun] = []
+        runs: list[FrameRun] = []
         for run in self.runs:
             first, last = max(start, 0), min(stop, run.frames)
             if first < last:
                 if first % run.repeat or last % run.repeat:
                     return None
                 begin = run.start + first // run.repeat
-                taken.append(replace(run, start=begin, stop=run.start + last // run.repeat))
+                runs.append(replace(run, start=begin, stop=run.start + last // run.repeat))
             start, stop = start - run.frames, stop - run.frames
-        if not taken:
-            taken = [replace(self.runs[0], stop=self.runs[0].start)]
-        return replace(self, runs=_joined(taken))
+        if not runs:
+            runs = [replace(self.runs[0], stop=self.runs[0].start)]
+        return replace(self, runs=_joined(runs))
 
     def times(self, count: int) -> LazyVideo | None:
         """All frames, so often one after the other."""

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from trnconv.ask.ends import IDENTITY
-from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.base.memory import storage_of
 from trnconv.pytorch.lazy.convolutions.deferred_conv import dense
 from trnconv.pytorch.lazy.frames.materialize import done, stored
 from trnconv.pytorch.lazy.frames.video import NO_PADS, AxisOrder, FrameRun, LazyVideo
-from trnconv.pytorch.lazy.memory import storage_of
+from trnconv.pytorch.lazy.tensors.context import PatchContext
 from trnconv.pytorch.operators.norm_call import FRAME_GROUPS, GROUPS, ModulationCall, NormCall
 from trnconv.pytorch.operators.norms import (
     factors_refusal,
@@ -51,8 +51,8 @@ class LowVideo:
     def of(video: LazyVideo) -> LowVideo | None:
         """None if it is not all of one base, upsampled by whole numbers."""
         first = video.runs[0]
-        alike = all((run.base, run.scale) == (first.base, first.scale) for run in video.runs)
-        if not alike or video.pads != NO_PADS or first.scale[0] != first.scale[1]:
+        of_one_base = all((run.base, run.scale) == (first.base, first.scale) for run in video.runs)
+        if not of_one_base or video.pads != NO_PADS or first.scale[0] != first.scale[1]:
             return None
         frames = [
             frame
@@ -64,9 +64,9 @@ class LowVideo:
         plain = every and video.dtype == first.base.dtype and video.layout is AxisOrder.video
         return LowVideo(first.base, first.scale[0], tuple(frames)) if plain else None
 
-    def tensor(self, around: PatchContext) -> Tensor:
+    def tensor(self, context: PatchContext) -> Tensor:
         """The base, in order."""
-        return dense(stored(FrameRun(self.base, 0, self.base.shape[2])), around.book)
+        return dense(stored(FrameRun(self.base, 0, self.base.shape[2])), context.stats)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class DeferredNorm:
     source: LazyVideo  # frames of x, in the type they have in memory
     axis: int  # of channels, where the model looks
     call: NormCall
-    around: PatchContext
+    context: PatchContext
     gamma: Tensor | None = None
     beta: Tensor | None = None
     scale: LowVideo | None = None  # what a group norm is multiplied by
@@ -97,24 +97,24 @@ class DeferredNorm:
         has_beta = self.beta is not None
         if self.scale is not None:
             return self._modulated(self.scale)
-        if refusal(self.source, self.call, self.around.backend, has_beta=has_beta):
+        if refusal(self.source, self.call, self.context.backend, has_beta=has_beta):
             return None
         x, call = self._in_memory()
-        return normed(x, self.gamma, self.beta, call, self.around.backend)
+        return normed(x, self.gamma, self.beta, call, self.context.backend)
 
     def _modulated(self, scale: LowVideo) -> Tensor | None:
         """With scale and shift: statistics, and a kernel that does the rest."""
-        backend, shift = self.around.backend, self.shift
-        asked = replace(self.call, activation=IDENTITY)
+        backend, shift = self.context.backend, self.shift
+        linear = replace(self.call, activation=IDENTITY)
         call = ModulationCall(scale.factor, scale.frame_map, self.call.activation)
         if shift is None or modulation_refusal(self.source, call, backend):
             return None
-        if factors_refusal(self.source, asked, backend, has_beta=self.beta is not None):
+        if factors_refusal(self.source, linear, backend, has_beta=self.beta is not None):
             return None
         x, _ = self._in_memory()
-        low = (scale.tensor(self.around), shift.tensor(self.around))
-        factors = group_factors(x, self.gamma, self.beta, asked, backend)
-        return modulated(x, low, factors, call, backend)
+        low = (scale.tensor(self.context), shift.tensor(self.context))
+        scale_shift = group_factors(x, self.gamma, self.beta, linear, backend)
+        return modulated(x, low, scale_shift, call, backend)
 
     def _in_memory(self) -> tuple[Tensor, NormCall]:
         """x in order. Some frames of a tensor are read where they lie, by a norm over channels."""
@@ -123,8 +123,8 @@ class DeferredNorm:
             every = stored(replace(run, start=0, stop=run.base.shape[2]))
             if every.is_contiguous():
                 return every, replace(self.call, first=run.start, frames=run.stop - run.start)
-        x = done(replace(self.source, layout=AxisOrder.video), self.around.book)
-        return dense(x, self.around.book), self.call
+        x = done(replace(self.source, layout=AxisOrder.video), self.context.stats)
+        return dense(x, self.context.stats), self.call
 
     @property
     def by_groups(self) -> bool:

@@ -19,9 +19,9 @@ import torch
 from trnconv.ask.ends import IDENTITY
 from trnconv.ask.policy import DIRECT, Policy
 from trnconv.pytorch.backends.choice import on_neuron
-from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.deferred_result import Pending
+from trnconv.pytorch.lazy.base.deferred_result import Pending
 from trnconv.pytorch.lazy.frames.video import FrameRun
+from trnconv.pytorch.lazy.tensors.context import PatchContext
 from trnconv.pytorch.operators.norm_call import LENGTH, MEAN_SQUARE, NormCall
 
 _SHRINKING = (IDENTITY, "silu", "relu", "tanh", "gelu", "gelu_tanh", "mish")
@@ -31,17 +31,17 @@ _largest: MutableMapping[torch.Tensor, tuple[int, float]] = (
 )
 
 
-def with_proven_range(policy: Policy, runs: Sequence[FrameRun], around: PatchContext) -> Policy:
+def with_proven_range(policy: Policy, runs: Sequence[FrameRun], context: PatchContext) -> Policy:
     """A policy that knows the range of an input, where it is a norm's, on a Neuron device.
 
     Elsewhere calls look at their data.
     """
-    given = around.policy
-    if not on_neuron(runs[0].base) or policy.x_max is not None or given.accuracy == DIRECT:
+    model_policy = context.policy
+    if not on_neuron(runs[0].base) or policy.x_max is not None or model_policy.accuracy == DIRECT:
         return policy
     bounds = [run.base.largest for run in runs if isinstance(run.base, Pending)]
     known = [bound for bound in bounds if bound is not None]
-    return replace(given, x_max=max(known)) if len(known) == len(runs) else policy
+    return replace(model_policy, x_max=max(known)) if len(known) == len(runs) else policy
 
 
 def largest_of(

@@ -14,7 +14,7 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trnconv.pytorch import patch_
-from trnconv.pytorch.lazy.context import ALL_REWRITES
+from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES
 from trnconv.pytorch.operators.attention import ATTENTION_OP
 from trnconv.pytorch.patching import patched
 from trnconv.pytorch.step_log import StepLog
@@ -265,12 +265,12 @@ def test_gradients_are_torchs():
 def test_on_the_meta_device_the_frames_are_known_too(mask):
     model = Middle(mask).to("meta", torch.bfloat16)
     x = torch.empty(1, CHANNELS, FRAMES, ROWS, COLUMNS, device="meta", dtype=torch.bfloat16)
-    with torch.no_grad(), patched(model) as report, StepLog(report.book) as log:
+    with torch.no_grad(), patched(model) as report, StepLog(report.stats) as log:
         model(x)
-    found = {operation.kind: operation for operation in operations_of(log.steps)}
+    operations = {operation.kind: operation for operation in operations_of(log.steps)}
     tokens, frame = FRAMES * ROWS * COLUMNS, ROWS * COLUMNS
-    assert found["attention"].sizes == (1, tokens, tokens, CHANNELS, 0, frame)
-    large = [operation for operation in found.values() if operation.written_bytes >= tokens**2]
+    assert operations["attention"].sizes == (1, tokens, tokens, CHANNELS, 0, frame)
+    large = [operation for operation in operations.values() if operation.written_bytes >= tokens**2]
     assert not large  # no mask, nor scores
 
 

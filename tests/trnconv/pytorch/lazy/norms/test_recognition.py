@@ -22,10 +22,11 @@ from trnconv.ask.question import Question
 from trnconv.ask.starts import start_of
 from trnconv.neighbours.group_norm import problem as group_norm
 from trnconv.pytorch import backend, patch_
-from trnconv.pytorch.lazy.context import ALL_REWRITES
-from trnconv.pytorch.lazy.convolutions import convolution, deferred_conv
-from trnconv.pytorch.lazy.norms import deferred_norm, starts
+from trnconv.pytorch.lazy.convolutions import deferred_conv
+from trnconv.pytorch.lazy.fusion import convolution
+from trnconv.pytorch.lazy.norms import deferred_norm, prologues
 from trnconv.pytorch.lazy.norms.pending_norm import PendingNorm
+from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES
 from trnconv.pytorch.patching import patched
 
 pytestmark = [pytest.mark.torch, pytest.mark.block]
@@ -298,9 +299,9 @@ def test_what_only_looks_like_a_norm_is_right_too(name):
     with torch.no_grad():
         exact = copy.deepcopy(model).double()(x.double(), y.double())
         patch_(model)
-        found = model(x, y)
-    assert found.shape == exact.shape
-    assert rms(found - exact) <= 5e-6 * rms(exact)
+        result = model(x, y)
+    assert result.shape == exact.shape
+    assert rms(result - exact) <= 5e-6 * rms(exact)
 
 
 def test_a_tensor_changed_in_place_is_read_before():
@@ -348,8 +349,8 @@ def test_frames_of_a_cache_are_a_norm_of_their_own_and_are_not_copied(kernels):
         exact_model = copy.deepcopy(model).double()
         exact = torch.cat([exact_model(chunk.double()) for chunk in chunks], dim=2)
         report = patch_(model)
-        found = torch.cat([model(chunk) for chunk in chunks], dim=2)
-    assert rms(found - exact) <= 2e-6 * rms(exact)
+        result = torch.cat([model(chunk) for chunk in chunks], dim=2)
+    assert rms(result - exact) <= 2e-6 * rms(exact)
     assert Counter((call.first, call.frames) for call in kernels) == {(0, 2): 3, (2, 2): 3}
     assert "cache" not in report.copied()
     assert "contiguous" not in report.copied()
@@ -398,8 +399,8 @@ def test_random_steps_have_torchs_values(seed):
     with torch.no_grad(), patched(model, rewrites=apart):
         exact = model(x, y)
     with torch.no_grad(), patched(model):
-        found = model(x, y)
-    assert rms(found - exact) <= 2e-6 * rms(exact), names
+        result = model(x, y)
+    assert rms(result - exact) <= 2e-6 * rms(exact), names
 
 
 ALWAYS_FAST = Policy(FAST, least_macs=0)
@@ -420,10 +421,10 @@ def always_scaled(monkeypatch):
 
     def takes(shape, policy, norm, machine, cores):
         start = start_of(norm.activation)
-        asked = Question(shape, machine, norm.dtype, policy=policy, start=start)
-        return math.isfinite(starts.priced(asked, cores))
+        question = Question(shape, machine, norm.dtype, policy=policy, start=start)
+        return math.isfinite(prologues.priced(question, cores))
 
-    monkeypatch.setattr(starts, "start_wins", takes)
+    monkeypatch.setattr(prologues, "prologue_wins", takes)
 
 
 @pytest.fixture
@@ -518,11 +519,11 @@ def test_the_proven_range_holds(name):
         x = clip(rank, seed=seed) * 1e-3
         x.view(-1)[seed :: x[0].numel()] = 1e4 * (-1) ** seed
         with torch.no_grad():
-            found = float(functional.silu(norm.double()(x.double())).abs().max())
+            largest = float(functional.silu(norm.double()(x.double())).abs().max())
             model = seeded(Block(norm.float(), rank))
             bounds = largest_seen(model, x)
         assert bounds
-        assert found <= bounds[0] <= 1000 * max(found, 1.0)
+        assert largest <= bounds[0] <= 1000 * max(largest, 1.0)
 
 
 def largest_seen(model, x):
@@ -711,8 +712,8 @@ def test_what_only_looks_modulated_is_right_too(name):
     with torch.no_grad():
         exact = copy.deepcopy(model).double()(x.double(), z.double())
         patch_(model)
-        found = model(x, z)
-    assert rms(found - exact) <= 2e-5 * rms(exact)
+        result = model(x, z)
+    assert rms(result - exact) <= 2e-5 * rms(exact)
 
 
 @pytest.mark.parametrize("name", ["length", "mean, scaled", "groups"])

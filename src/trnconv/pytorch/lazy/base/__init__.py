@@ -1,0 +1,1 @@
+"""Below lazy tensors: memory and who still reads it, deferred results, traits of operators."""

@@ -1,0 +1,1 @@
+"""What convolutions take over: movement before them, sums and activations after them."""
