@@ -77,9 +77,9 @@ def a_bank_each_loop():
 def refill_at_the_end():
     x, window, result = far((4, 128, 16)), tile((128, 16)), tile((128, 16))
 
-    def body(turn):
+    def body(iteration):
         nisa.tensor_copy(result, window)
-        nisa.dma_copy(window, x.select(0, turn))
+        nisa.dma_copy(window, x.select(0, iteration))
 
     nl.fori_loop(0, 4, body)
 
@@ -87,8 +87,8 @@ def refill_at_the_end():
 def load_at_the_top():
     x, window, result = far((4, 128, 16)), tile((128, 16)), tile((128, 16))
 
-    def body(turn):
-        nisa.dma_copy(window, x.select(0, turn))
+    def body(iteration):
+        nisa.dma_copy(window, x.select(0, iteration))
         nisa.tensor_copy(result, window)
 
     nl.fori_loop(0, 4, body)
@@ -122,7 +122,7 @@ def range_in_loop():
     cell = tile((1, 1))
 
     def outer(_):
-        for _turn in range(2):
+        for _iteration in range(2):
             nisa.memset(cell, 0.0)
 
     nl.fori_loop(0, 2, outer)
@@ -340,7 +340,7 @@ def on(target, breaks, keeps):
 PAIRS = {
     "psum-across-loop": on("trn2", bank_of_the_kernel, bank_of_the_body),
     "psum-in-two-loops": on("trn2", one_bank_two_loops, a_bank_each_loop),
-    "sbuf-refill-across-turns": on("trn2", refill_at_the_end, load_at_the_top),
+    "sbuf-refill-across-iterations": on("trn2", refill_at_the_end, load_at_the_top),
     "loop-trips": on("trn2", too_many_trips, as_many_trips_as_run),
     "zero-trips-on-two-cores": Pair(
         Launch(no_trips, programs=2, lnc=2), Launch(a_loop, programs=2, lnc=2)

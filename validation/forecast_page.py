@@ -83,7 +83,7 @@ They can be added with the command above and a newer checkout.
 
 """
 
-KNOWN = (  # side, torch's ms, the rolled kernel's ms
+KNOWN = (  # side, torch's ms, the looped kernel's ms
     (64, 1.450, 9.194),
     (128, 5.767, 22.686),
     (192, 12.97, 41.830),
@@ -130,10 +130,10 @@ def _cells(one: Forecast, last: tuple[str, ...]) -> list[str]:
 
 def _known() -> str:
     lines = [
-        (f"32 x {side} x {side}", f"{torch_ms:g} ms", f"{rolled_ms:g} ms")
-        for side, torch_ms, rolled_ms in KNOWN
+        (f"32 x {side} x {side}", f"{torch_ms:g} ms", f"{looped_ms:g} ms")
+        for side, torch_ms, looped_ms in KNOWN
     ]
-    columns = ("image", "PyTorch, two cores, published", "rolled NKI kernel, published")
+    columns = ("image", "PyTorch, two cores, published", "looped NKI kernel, published")
     return table(columns, lines) + "\n"
 
 

@@ -20,7 +20,7 @@ class LaunchTime:
     makespan_ns: float  # without launch
     launch_ns: float
     bound: str  # the busiest engine of the core that ends last
-    scheduled: int  # instructions looked at, of all cores; turns of a loop that repeat are not
+    scheduled: int  # instructions looked at, of all cores; iterations of a loop that repeat are not
 
 
 def launch_time(run: Run, machine: Machine, reading: Reading = Reading.default) -> LaunchTime:

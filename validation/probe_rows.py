@@ -63,26 +63,28 @@ SKIPS = (
 )
 
 
-def _turns(letter: str, published_us: float, *, rolled: bool) -> Row:
+def _iterations(letter: str, published_us: float, *, looped: bool) -> Row:
     return Row(
         number=f"V27{letter}",
-        title="64 tensor_scalar [128, 64], " + ("in a loop" if rolled else "unrolled"),
+        title="64 tensor_scalar [128, 64], " + ("in a loop" if looped else "unrolled"),
         target="trn1",
         dtype="float32",
         published_us=published_us,
         source=DYNAMIC,
         launch_us=LAUNCH_US,
         stream="A load, 64 instructions on one tile in place"
-        + (", one in a turn of a device loop" if rolled else "")
+        + (", one in an iteration of a device loop" if looped else "")
         + ", a store.",
         kernel=small_probes.halve_and_add,
         arguments=(Spec((128, 64), "float32"),),
-        options={"turns": 64, "rolled": rolled},
-        note="The number of turns is a register in the source, a number here." if rolled else "",
+        options={"iterations": 64, "looped": looped},
+        note="The number of iterations is a register in the source, a number here."
+        if looped
+        else "",
     )
 
 
-LOOPS = (_turns("a", 257, rolled=True), _turns("b", 161, rolled=False))
+LOOPS = (_iterations("a", 257, looped=True), _iterations("b", 161, looped=False))
 
 
 def _search(letter: str, width: int, published_ms: float) -> Row:

@@ -20,7 +20,7 @@ from validation.stream import Stream, stream_of
 from validation.workers import for_each
 
 RECORD = Path(__file__).with_name("sensitivity.json")
-MOST_INSTRUCTIONS = 31_000  # scheduled for one row, the shortest rolled conv3d among them
+MOST_INSTRUCTIONS = 31_000  # scheduled for one row, the shortest looped conv3d among them
 SHARE = 0.25
 UNMOVED = 1e-4  # of a row's time
 MOVED = 0.01

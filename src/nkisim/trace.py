@@ -167,7 +167,7 @@ class Trace:
 
     `meetings` has, by the index of every core_barrier and sendrecv, the number of the meeting: the
     instruction of this number in the other core's trace is its counterpart. Inside a loop both
-    meet again in every turn, and the number is that of the first.
+    meet again in every iteration, and the number is that of the first.
     """
 
     core: int = 0

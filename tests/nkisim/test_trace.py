@@ -198,8 +198,8 @@ def test_keys_tell_traces_apart():
     ]
     keys = {trace().key(), *[one.key() for one in changed]}
     assert len(keys) == 1 + len(changed)
-    rolled = [Loop(0, 3, 1), Loop(1, 3, 1), Loop(0, 4, 1), Loop(0, 3, 2), Loop(0, None, 1)]
-    assert len({Trace(items=[loop]).key() for loop in rolled}) == len(rolled)
+    looped = [Loop(0, 3, 1), Loop(1, 3, 1), Loop(0, 4, 1), Loop(0, 3, 2), Loop(0, None, 1)]
+    assert len({Trace(items=[loop]).key() for loop in looped}) == len(looped)
 
 
 def test_reprs_name_what_matters():

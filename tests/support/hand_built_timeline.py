@@ -109,7 +109,7 @@ def pipeline():
     return rows.timeline(7300.0, busy, flops=3 * 2 * 128 * 128 * 512)
 
 
-def rolled():
+def looped():
     """A loop of ten iterations of 6,000 ns, three of them scheduled, then a store; 60,000 ns.
 
     An iteration works for 700 ns, then the loop turns around.

@@ -69,15 +69,17 @@ def test_skipped_loads_move_a_byte(skipped, whole):
     assert (sizes[128 * 512], sizes[1]) == (whole, skipped)
 
 
-@pytest.mark.parametrize("rolled", [True, False])
-def test_a_loop_repeats_its_body(rolled):
+@pytest.mark.parametrize("looped", [True, False])
+def test_a_loop_repeats_its_body(looped):
     x, expected = signs(128, 64), signs(128, 64)
     for _ in range(5):
         expected = expected / 2 + 1
-    result = outputs(small_probes.halve_and_add, x, turns=5, rolled=rolled)
+    result = outputs(small_probes.halve_and_add, x, iterations=5, looped=looped)
     np.testing.assert_array_equal(result, expected)
-    found = counts(small_probes.halve_and_add, Spec((128, 64), "float32"), turns=64, rolled=rolled)
-    assert found["tensor_scalar", "vector"] == (1 if rolled else 64)
+    found = counts(
+        small_probes.halve_and_add, Spec((128, 64), "float32"), iterations=64, looped=looped
+    )
+    assert found["tensor_scalar", "vector"] == (1 if looped else 64)
 
 
 def test_the_largest_come_in_order():

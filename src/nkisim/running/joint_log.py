@@ -1,6 +1,6 @@
 """What both cores of a launch did, in the order in which nkisim ran it.
 
-A trace holds the body of a loop once; this log holds every turn that was run, because an order
+A trace holds the body of a loop once; this log holds every iteration that was run, because an order
 between two cores may depend on it. It is kept for launches on two cores only.
 """
 
@@ -42,7 +42,7 @@ class Touch(NamedTuple):
 
     @property
     def trips(self) -> int:
-        """Turns the touch stands for: those of its loop, unless every turn was run."""
+        """Iterations the touch stands for: those of its loop, unless every iteration was run."""
         loop = self.loop
         return 1 if loop is None or loop.meets else loop.trips or 1
 

@@ -1,4 +1,4 @@
-"""Device rules about loops: where PSUM lives, what one turn leaves to the next, trips, launches."""
+"""Device rules about loops: PSUM, what an iteration leaves to the next, trips, launches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nkisim.memory.allocation import Allocation
     from nkisim.trace import Access, Instruction, Loop
 
-_WHOLE_TURN = 2  # a loop of one turn leaves nothing to a next one
+_WHOLE_ITERATION = 2  # a loop of one iteration leaves nothing to a next one
 
 
 class LoopChecks:
@@ -49,7 +49,7 @@ class LoopChecks:
             self.watch.broken(rules.LOOP_TRIPS, f"{trips} trips, the most is {most}", who)
 
     def issue(self, instruction: Instruction, loops: Sequence[Loop]) -> None:
-        """An instruction of the first turn of a loop."""
+        """An instruction of the first iteration of a loop."""
         for access in instruction.writes:
             if access.layout.region is MemoryRegion.psum:
                 self._written(instruction, access, loops[-1])
@@ -74,13 +74,13 @@ class LoopChecks:
                 self.watch.broken(rules.PSUM_IN_TWO_LOOPS, what, instruction.op)
 
     def leave(self, loop: Loop) -> None:
-        """The first turn of a loop is recorded, and how often it runs is known."""
-        if loop.trips is not None and loop.trips < _WHOLE_TURN:
+        """The first iteration of a loop is recorded, and how often it runs is known."""
+        if loop.trips is not None and loop.trips < _WHOLE_ITERATION:
             return
         if not self.watch.unseen(rules.SBUF_REFILL):
             return
         for name, refill in _refills(loop):
-            what = f"{name!r} is refilled by {refill.op} for the next turn, and nothing waits"
+            what = f"{name!r} is refilled by {refill.op} for the next iteration, and nothing waits"
             self.watch.broken(rules.SBUF_REFILL, what, refill.op, refill.place)
 
 
@@ -91,12 +91,12 @@ class _LoopUse(NamedTuple):
 
 
 def _refills(loop: Loop) -> list[tuple[str, Instruction]]:
-    """Writes to SBUF from outside that other engines read in the next turn, with no wait in this.
+    """Writes to SBUF from outside that other engines read an iteration later, with no wait in this.
 
-    A tensor that is read only after it was written in the same turn is not left to the next one,
-    and what one engine alone reads and writes is in that engine's order. A value that is updated in
-    place is no refill: kernels that ship (NKL, TB) count up offset cells which the next turn's DMA
-    reads.
+    A tensor that is read only after it was written in the same iteration is not left to the next
+    one, and what one engine alone reads and writes is in that engine's order. A value that is
+    updated in place is no refill: kernels that ship (NKL, TB) count up offset cells which the next
+    iteration's DMA reads.
     """
     reads: dict[Allocation, list[_LoopUse]] = {}
     writes: dict[Allocation, list[_LoopUse]] = {}
@@ -128,7 +128,7 @@ def _updates(write: _LoopUse) -> bool:
 
 
 def _is_left(write: _LoopUse, writes: list[_LoopUse], reads: list[_LoopUse]) -> bool:
-    """Whether another engine finds what was written in the next turn, and nobody in this one."""
+    """Whether another engine finds what was written an iteration later, and nobody in this one."""
     if any(read.position > write.position and _meet(read, write) for read in reads):
         return False
     for read in reads:

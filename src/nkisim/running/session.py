@@ -16,9 +16,9 @@ from nkisim.numerics import dtypes
 from nkisim.running.api_version import NkiVersion
 from nkisim.running.joint_log import Touch
 from nkisim.running.loop_checks import LoopChecks
+from nkisim.running.loop_consistency import refuse_foreign_iteration
 from nkisim.running.loop_nest import LoopNest
 from nkisim.running.overlap import refuse_overlap
-from nkisim.running.turns import refuse_foreign_turn
 from nkisim.source_lines import CallSites
 from nkisim.tensors.indirection import row_places, scalar_value, whole_rows
 from nkisim.tensors.layout import MemoryRegion
@@ -119,9 +119,9 @@ class Session(LoopNest):
         return storage
 
     def _own(self, storage: Storage) -> None:
-        """A tensor of this core: of a turn, if a loop is running; perhaps scratch."""
+        """A tensor of this core: of an iteration, if a loop is running; perhaps scratch."""
         if self._loops:
-            storage.turn = self._loops[-1].turn
+            storage.iteration = self._loops[-1].iteration
         if storage.allocation.region is MemoryRegion.shared_hbm and self.recording:
             self._scratch.append(storage)
 
@@ -169,8 +169,8 @@ class Session(LoopNest):
         storage = tensor.storage
         allocation = storage.allocation
         layout = tensor.layout
-        if storage.turn is not None and storage.turn not in self._turns:
-            refuse_foreign_turn(tensor, op)
+        if storage.iteration is not None and storage.iteration not in self._iterations:
+            refuse_foreign_iteration(tensor, op)
         if tensor.indirection is None:
             access = Access(allocation, layout, tensor.offset)
         else:

@@ -3,7 +3,7 @@
 A store counts as read with its first byte, so that setting a tile to zero before loading into the
 middle of it is none; and an instruction of two results with one that is read is none either. Only
 runs with values are watched: a shape-only run goes through a loop once, and does not see what the
-next turn reads.
+next iteration reads.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from nkisim.trace import Instruction
 
 # What an instruction waited for last, if it was no row:
 OWN_ENGINE = -1  # or DMA queue
-DRAINED = -2  # everything before a turn of a loop
+DRAINED = -2  # everything before an iteration of a loop
 OTHER_CORE = -3  # in a meeting
 
 

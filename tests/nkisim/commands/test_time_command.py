@@ -29,7 +29,7 @@ def test_it_prints_the_table(capsys):
 def test_it_writes_the_files(tmp_path, capsys):
     names = {kind: tmp_path / f"out.{kind}" for kind in ("json", "svg", "perfetto")}
     options = [word for kind, file in names.items() for word in (f"--{kind}", file)]
-    run_time("--example", "rolled_copy", "--target", "trn1", "--reading", "pessimistic", *options)
+    run_time("--example", "looped_copy", "--target", "trn1", "--reading", "pessimistic", *options)
     label = f"modelled, trn1, constants {CONSTANTS_VERSION}, pessimistic reading"
     assert label in capsys.readouterr().out
     report = json.loads(names["json"].read_text())
@@ -65,9 +65,9 @@ def test_an_unknown_example_lists_the_known_ones(capsys):
     assert all(name in message for name in EXAMPLES)
 
 
-def test_the_rolled_loop_is_extrapolated(tmp_path, capsys):
+def test_the_looped_loop_is_extrapolated(tmp_path, capsys):
     file = tmp_path / "report.json"
-    run_time("--example", "rolled_copy", "--json", file)
+    run_time("--example", "looped_copy", "--json", file)
     report = json.loads(file.read_text())
     assert (report["static_instructions"], report["executed_instructions"]) == (8, 8000)
     (loop,) = report["extrapolated_loops"]

@@ -87,7 +87,7 @@ def test_a_rule_is_warned_about_once_a_run_and_at_the_line():
     source = Path(warning.filename)
     assert source.name == "rule_kernels.py"
     line = source.read_text().splitlines()[warning.lineno - 1]
-    assert line.strip() == "nisa.dma_copy(window, x.select(0, turn))"
+    assert line.strip() == "nisa.dma_copy(window, x.select(0, iteration))"
 
 
 def test_switches_come_from_the_environment(monkeypatch):
@@ -191,7 +191,7 @@ def test_interleaved_columns_are_chains_of_their_own():
         nkisim.run(kernel, target="trn1")
 
 
-def test_accumulators_of_one_engine_may_cross_turns():
+def test_accumulators_of_one_engine_may_cross_iterations():
     def kernel():
         total = nl.zeros((8, 8), nl.float32)
         nl.fori_loop(0, 4, lambda _: nisa.tensor_tensor(total, total, total, nl.add))
@@ -199,7 +199,7 @@ def test_accumulators_of_one_engine_may_cross_turns():
     assert touched(nkisim.run(kernel, target="trn2", lnc=1, rules=("strict",))) == {}
 
 
-def test_a_wait_in_the_same_turn_makes_a_refill_safe():
+def test_a_wait_in_the_same_iteration_makes_a_refill_safe():
     def kernel(*, edge):
         x = nl.zeros((8, 8), nl.float32, nl.private_hbm)
         window, out, other = (nl.zeros((8, 8), nl.float32) for _ in range(3))
@@ -219,8 +219,8 @@ def test_a_wait_in_the_same_turn_makes_a_refill_safe():
         assert touched(done) == {}
 
 
-def test_an_offset_cell_may_be_counted_up_for_the_next_turn():
-    """As kernels that ship do: the Vector engine adds, and the DMA of the next turn reads."""
+def test_an_offset_cell_may_be_counted_up_for_the_next_iteration():
+    """As kernels that ship do: the Vector engine adds, and the DMA of the next iteration reads."""
 
     def kernel():
         x, row = nl.zeros((8, 16), nl.float32, nl.private_hbm), nl.zeros((1, 16), nl.float32)

@@ -94,7 +94,7 @@ def test_what_the_last_instruction_of_a_kernel_writes_counts():
 
 
 @pytest.mark.usefixtures("logical_cores_of_one")
-def test_turns_of_a_loop_are_named_by_the_instruction_of_its_body():
+def test_iterations_of_a_loop_are_named_by_the_instruction_of_its_body():
     def kernel(x):
         tile, out = nl.ndarray((1, 8), "float32"), nl.ndarray((8, 8), "float32", nl.shared_hbm)
 

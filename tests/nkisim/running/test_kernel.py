@@ -377,7 +377,7 @@ def spec(array):
     return Spec(array.shape, array.dtype.name)
 
 
-def rolled(x):
+def looped(x):
     """A dynamic loop over row blocks, with a nested one, and a tile that lives across both."""
     out = nl.ndarray(x.shape, "bfloat16", nl.shared_hbm)
     kept = nl.ndarray((2, x.shape[1]), x.dtype)
@@ -427,7 +427,7 @@ def gathered(x):
 SAME_TRACE = {
     "straight": (Kernel(doubled), lambda x: 2 * x),
     "two cores": (Kernel(halves)[2], lambda x: 2 * x),
-    "rolled": (Kernel(rolled), lambda x: x),
+    "looped": (Kernel(looped), lambda x: x),
     "gathered": (Kernel(gathered), lambda x: x[[2, 2, 2, 2, 2]]),
     "matmul": (
         Kernel(matmul),

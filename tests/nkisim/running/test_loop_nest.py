@@ -601,13 +601,13 @@ def test_races_are_found_in_every_iteration_of_a_loop(rng, values, monkeypatch):
 
 @pytest.mark.parametrize("change", ["longer", "shorter", "other"])
 def test_python_state_that_changes_the_body_is_refused(change):
-    """The device runs what was compiled: a body that differs from turn to turn cannot be."""
-    turns = []
+    """The device runs what was compiled: a body cannot differ from iteration to iteration."""
+    iterations = []
 
     def kernel():
         def body(_):
-            turns.append(None)
-            later = len(turns) > 1
+            iterations.append(None)
+            later = len(iterations) > 1
             copies = {"longer": 1 + later, "shorter": 2 - later, "other": 1}[change]
             for _ in range(copies):
                 nisa.tensor_scalar(tile, tile, nl.add, 1.0)

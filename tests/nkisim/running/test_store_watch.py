@@ -125,7 +125,7 @@ def test_an_instruction_with_one_result_that_is_read_is_none():
     assert unread(kernel, X) == []
 
 
-def test_a_loop_reads_in_the_next_turn_what_it_wrote_in_this():
+def test_a_loop_reads_in_the_next_iteration_what_it_wrote_in_this():
     def kernel(x):
         tile = nl.ndarray((1, 8), "float32")
         out = nl.ndarray((8, 8), "float32", nl.shared_hbm)
@@ -138,7 +138,7 @@ def test_a_loop_reads_in_the_next_turn_what_it_wrote_in_this():
         nl.fori_loop(0, 8, body)
         return out
 
-    (found,) = unread(kernel, X)  # what the last turn loads
+    (found,) = unread(kernel, X)  # what the last iteration loads
     assert found.endswith("writes 'tile', which nothing reads")
 
 

@@ -16,12 +16,12 @@ LABEL = "modelled, trn2, constants 3, default reading"
 
 
 def counted_by_data(count):
-    """A loop whose number of turns is in memory."""
+    """A loop whose number of iterations is in memory."""
     tile = nl.ndarray((4, 4), nl.float32)
-    turns = nl.ndarray((1, 1), nl.int32)
-    nisa.dma_copy(turns, count)
+    iterations = nl.ndarray((1, 1), nl.int32)
+    nisa.dma_copy(iterations, count)
     register = nisa.register_alloc()
-    nisa.register_load(register, turns)
+    nisa.register_load(register, iterations)
 
     def body(_):
         nisa.memset(tile, 0.0)

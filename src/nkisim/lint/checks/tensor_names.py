@@ -18,7 +18,7 @@ def _name_in_loop(call: ast.Call, scope: Scope) -> Iterator[Breach]:
     name = _tensor_name(call, scope)
     loops = (node for node in scope.ancestors if isinstance(node, ast.For | ast.While))
     if name and any(not is_device_loop(loop, scope) for loop in loops):
-        yield Breach("N02", call, f"every turn of the loop names its tensor {name!r}")
+        yield Breach("N02", call, f"every iteration of the loop names its tensor {name!r}")
 
 
 def repeated_name_breaches(scope: Scope) -> Iterator[Breach]:
