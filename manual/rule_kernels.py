@@ -150,14 +150,14 @@ def no_loop():
         nisa.memset(cell, 0.0)
 
 
-def two_chains_in_a_bank():
+def two_groups_in_a_bank():
     weights, sums = tile(), bank((128, 256))
     for step in range(2):
         nisa.nc_matmul(sums[:, :128], weights, weights, accumulate=step > 0)
         nisa.nc_matmul(sums[:, 128:], weights, weights, accumulate=step > 0)
 
 
-def a_bank_each_chain():
+def a_bank_each_group():
     weights, left, right = tile(), bank(), bank()
     for step in range(2):
         nisa.nc_matmul(left, weights, weights, accumulate=step > 0)
@@ -353,8 +353,8 @@ PAIRS = {
     "loop-on-one-program": Pair(Launch(a_loop, lnc=2), Launch(no_loop, lnc=2)),
     "grid-above-lnc": Pair(Launch(no_loop, programs=2, lnc=1), Launch(no_loop, programs=2, lnc=2)),
     "grid-below-lnc": Pair(Launch(no_loop, lnc=2), Launch(no_loop, lnc=1)),
-    "psum-chains": on("trn1", two_chains_in_a_bank, a_bank_each_chain),
-    "psum-chains-untested": on("trn2", two_chains_in_a_bank, a_bank_each_chain),
+    "psum-groups": on("trn1", two_groups_in_a_bank, a_bank_each_group),
+    "psum-groups-untested": on("trn2", two_groups_in_a_bank, a_bank_each_group),
     "accumulate-none-reuse": on("trn2", none_on_a_used_bank, none_on_a_fresh_bank),
     "stationary-two-free-dims": on("trn2", stationary_in_two_dims, stationary_in_one_dim),
     "bf16-transpose-psum": on("trn1", transpose_into_bf16, transpose_into_fp32),

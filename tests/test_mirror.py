@@ -31,7 +31,7 @@ SPANS = {
     "trnconv/pytorch/operators/test_attention.py": "trnconv.pytorch.backends.kernel_place",
     "nkisim/commands/test_kernel_files.py": "argument_words kernel_call run_command trace_command",
     "nkisim/device_rules/test_rulebook.py": """instruction_rules loop_rules watch
-        nkisim.isa.on_devices nkisim.memory.chains""",
+        nkisim.isa.on_devices nkisim.memory.accumulation_groups""",
     "nkisim/isa/test_activate2.py": "exponential",
     "nkisim/isa/test_activation.py": "accumulators nkisim.running.overlap",
     "nkisim/isa/test_elementwise.py": "operator_rules",

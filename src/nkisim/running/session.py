@@ -184,7 +184,7 @@ class Session(LoopNest):
                 self._note_write(tensor, access, op)
             else:
                 if storage.accumulation is not None:
-                    storage.accumulation.chains.note_read(*self._place(tensor, access))
+                    storage.accumulation.groups.note_read(*self._place(tensor, access))
                 if storage.neighbours is not None:
                     storage.neighbours.check_read(storage, *self._place(tensor, access))
         return access

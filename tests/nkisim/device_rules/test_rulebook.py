@@ -73,11 +73,11 @@ def test_a_rule_is_complete(rule):
 
 
 def test_a_rule_is_applied_to_its_machines_only():
-    chains = PAIRS["psum-chains"].breaks.kernel
-    run = nkisim.run(chains, target="trn2", lnc=1)
-    assert "psum-chains" not in touched(run)
+    groups = PAIRS["psum-groups"].breaks.kernel
+    run = nkisim.run(groups, target="trn2", lnc=1)
+    assert "psum-groups" not in touched(run)
     with pytest.raises(DeviceRuleError):
-        nkisim.run(chains, target="trn1")
+        nkisim.run(groups, target="trn1")
 
 
 def test_a_rule_is_warned_about_once_a_run_and_at_the_line():
@@ -103,7 +103,7 @@ def test_switches_come_from_the_environment(monkeypatch):
         nkisim.run(no_loop, target="trn2")
 
 
-@pytest.mark.parametrize("words", ["strict", ("psum-chains",), ("loop-trips",)])
+@pytest.mark.parametrize("words", ["strict", ("psum-groups",), ("loop-trips",)])
 def test_only_rules_that_are_off_have_a_switch(words):
     with pytest.raises(NkiValidationError):
         nkisim.run(no_loop, target="trn2", rules=words)
@@ -159,7 +159,7 @@ def test_a_fp32_bank_takes_a_16_bit_transpose_on_trn1_and_there_only():
         nkisim.run(kernel, x, target="trn2")
 
 
-def test_chains_that_end_before_others_begin_are_one_at_a_time():
+def test_groups_that_end_before_others_begin_are_one_at_a_time():
     """A bank that is filled again, and ranges that are written once, are what devices run."""
 
     def kernel():
@@ -180,14 +180,14 @@ def test_chains_that_end_before_others_begin_are_one_at_a_time():
     assert touched(nkisim.run(kernel, target="trn1")) == {}
 
 
-def test_interleaved_columns_are_chains_of_their_own():
+def test_interleaved_columns_are_groups_of_their_own():
     def kernel():
         weights, sums = nl.zeros((8, 8), nl.float32), nl.ndarray((8, 16), nl.float32, nl.psum)
         for step in range(2):
             nisa.nc_matmul(sums[:, 0::2], weights, weights, accumulate=step > 0)
             nisa.nc_matmul(sums[:, 1::2], weights, weights, accumulate=step > 0)
 
-    with pytest.raises(DeviceRuleError, match="psum-chains"):
+    with pytest.raises(DeviceRuleError, match="psum-groups"):
         nkisim.run(kernel, target="trn1")
 
 
