@@ -52,7 +52,7 @@ SPANS = {
     "nkisim/numerics/operators/test_operator.py": "nkisim.numerics.operators",
     "nkisim/running/test_kernel.py": "host_arrays launch session",
     "nkisim/running/test_loop_nest.py": "loop_checks nkisim.language.control",
-    "nkisim/running/test_races.py": """joint_log order provenance nkisim.memory.storage
+    "nkisim/running/test_races.py": """access_log order provenance nkisim.memory.storage
         nkisim.tensors.footprint""",
     "nkisim/surface/test_comparison.py": """nkisim.collectives nkisim.isa nkisim.language
         nkisim.language.tile_size""",

@@ -27,7 +27,7 @@ from nkisim.tensors.layout import HBM, MemoryRegion
 from nkisim.tensors.tensor import Indirection, NkiTensor, ScalarOffset, VectorOffset
 
 if TYPE_CHECKING:
-    from nkisim.device_rules.watch import RuleWatch
+    from nkisim.device_rules.rule_monitor import RuleMonitor
     from nkisim.machine import Machine
     from nkisim.running.session import Session
 
@@ -95,7 +95,7 @@ class Contract:
             if tensor.indirection is not None:
                 key.append(_offset_key(tensor.indirection))
                 if not may_leave:
-                    self._require_inside(core.watch, tensor)
+                    self._require_inside(core.monitor, tensor)
         look_up = tuple(key)
         try:
             verdict: engine | None = core.verdicts.get(look_up)
@@ -124,12 +124,12 @@ class Contract:
         tensors: tuple[NkiTensor | None, ...],
         facts: dict[str, Any],
     ) -> engine:
-        machine, watch = core.machine, core.watch
+        machine, monitor = core.machine, core.monitor
         self._require_generation(machine)
         named = self._named(tensors)
-        call = Call(self.name, asked, machine, named, facts, watch)
+        call = Call(self.name, asked, machine, named, facts, monitor)
         where = self._engine(call)
-        call = Call(self.name, where, machine, named, facts, watch)
+        call = Call(self.name, where, machine, named, facts, monitor)
         for operand in self.operands:
             if operand.name in named:
                 check_operand(call, operand, named[operand.name])
@@ -175,7 +175,7 @@ class Contract:
             call.refuse(f"engine.{asked.name}", f"runs on {names}", "choose one of them")
         return asked
 
-    def _require_inside(self, watch: RuleWatch, tensor: NkiTensor) -> None:
+    def _require_inside(self, monitor: RuleMonitor, tensor: NkiTensor) -> None:
         require_reach(tensor)
         if not scalar_is_inside(tensor):
             raise NkiValidationError(
@@ -185,10 +185,10 @@ class Contract:
                 remedy="bound the loop or the register",
             )
         outside = value_outside_dimension(tensor)
-        if outside is not None and watch.unseen(OFFSET_IN_DIM):
+        if outside is not None and monitor.unseen(OFFSET_IN_DIM):
             value, size = outside
             what = f"offset {value} on a dimension of {size} of tensor {tensor.name!r}"
-            watch.broken(OFFSET_IN_DIM, what, self.name)
+            monitor.broken(OFFSET_IN_DIM, what, self.name)
 
 
 def _offset_key(indirection: Indirection) -> Hashable:

@@ -132,7 +132,7 @@ def _follow_group(
     group = groups.add(dst.layout, place)
     if inferred and group.read:
         what = f"accumulate=None into {dst.name!r}, whose sums were read before"
-        core.watch.broken(ACCUMULATE_NONE, what, instruction)
+        core.monitor.broken(ACCUMULATE_NONE, what, instruction)
     if groups.several:
         _notice_neighbours(core, instruction, dst, groups.beside(group))
 
@@ -144,9 +144,9 @@ def _notice_neighbours(
     what = f"a second accumulation group in {dst.name!r}"
     if beside[0]:
         rule = PSUM_GROUPS if PSUM_GROUPS.concerns(core.machine) else PSUM_GROUPS_UNTESTED
-        core.watch.broken(rule, f"{what}, in other columns", instruction)
+        core.monitor.broken(rule, f"{what}, in other columns", instruction)
     if beside[1]:
-        core.watch.broken(PSUM_GROUPS_UNTESTED, f"{what}, on other partitions", instruction)
+        core.monitor.broken(PSUM_GROUPS_UNTESTED, f"{what}, on other partitions", instruction)
 
 
 def _kept(core: Session, instruction: str, dst: NkiTensor, adds: bool | None) -> Mask | bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nkisim.numerics import dtypes
-from nkisim.running.store_watch import StoreWatch, UnreadStore
+from nkisim.running.store_monitor import StoreMonitor, UnreadStore
 from nkisim.tensors.footprint import Runs, joined, runs_of, view_at
 from nkisim.tensors.indirection import read_held
 
@@ -81,16 +81,16 @@ class Inspection:
 
 
 class Inspector:
-    """Watches the instructions of one launch."""
+    """Follows the instructions of one launch."""
 
     def __init__(self) -> None:
         self._set: dict[Storage, _SetBytes] = {}
         self._reads: dict[tuple[int, int, str], UninitialisedRead] = {}
         self._not_finite: NotFinite | None = None
-        self._stores = StoreWatch()
+        self._stores = StoreMonitor()
         self._results: dict[int, tuple[Instruction, tuple[NkiTensor, ...]]] = {}  # of a core's last
 
-    def watch(
+    def record(
         self,
         core: int,
         instruction: Instruction,
@@ -104,7 +104,7 @@ class Inspector:
                 self._note_read(core, instruction, tensor, access)
         for tensor, access in zip(writes, instruction.writes, strict=True):
             self._set_bytes(tensor.storage).add(tensor, access)
-        self._stores.watch(core, instruction, reads, writes)
+        self._stores.record(core, instruction, reads, writes)
         self._results[core] = (instruction, writes)
 
     def look_at_results(self, core: int) -> None:

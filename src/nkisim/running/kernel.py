@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from nkisim.device_rules.rule_monitor import TouchedRule
 from nkisim.device_rules.switches import read_switches
-from nkisim.device_rules.watch import TouchedRule
 from nkisim.errors import NkiValidationError, RaceError, refuse
 from nkisim.machine import Machine, find_machine
 from nkisim.memory.placement import MemoryUse

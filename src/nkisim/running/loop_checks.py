@@ -12,7 +12,7 @@ from nkisim.trace import walk
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nkisim.device_rules.watch import RuleWatch
+    from nkisim.device_rules.rule_monitor import RuleMonitor
     from nkisim.machine import Machine
     from nkisim.memory.allocation import Allocation
     from nkisim.trace import Access, Instruction, Loop
@@ -23,8 +23,8 @@ _WHOLE_ITERATION = 2  # a loop of one iteration leaves nothing to a next one
 class LoopChecks:
     """What the rules about loops need to remember of one core."""
 
-    def __init__(self, watch: RuleWatch, machine: Machine, programs: int, lnc: int) -> None:
-        self.watch = watch
+    def __init__(self, monitor: RuleMonitor, machine: Machine, programs: int, lnc: int) -> None:
+        self.monitor = monitor
         self._machine = machine
         self._programs = programs
         self._lnc = lnc
@@ -32,21 +32,21 @@ class LoopChecks:
 
     def enter(self, who: str, trips: int | None, depth: int) -> None:
         """A loop begins, inside of `depth` others."""
-        watch = self.watch
+        monitor = self.monitor
         if self._programs < self._lnc:
             what = f"a device loop, launched on {self._programs} of {self._lnc} programs"
-            watch.broken(rules.LOOP_ON_ONE_PROGRAM, what, who)
+            monitor.broken(rules.LOOP_ON_ONE_PROGRAM, what, who)
         if depth:
-            watch.broken(rules.NESTED_LOOPS, "a device loop inside another one", who)
+            monitor.broken(rules.NESTED_LOOPS, "a device loop inside another one", who)
         if trips == 0 and self._programs > 1:
-            watch.broken(rules.ZERO_TRIPS, "a loop of no trips", who)
+            monitor.broken(rules.ZERO_TRIPS, "a loop of no trips", who)
         self.count(who, trips)
 
     def count(self, who: str, trips: int | None) -> None:
         """How often a loop runs is known."""
         most = self._machine.loop_trips_max
         if trips is not None and most is not None and trips > most:
-            self.watch.broken(rules.LOOP_TRIPS, f"{trips} trips, the most is {most}", who)
+            self.monitor.broken(rules.LOOP_TRIPS, f"{trips} trips, the most is {most}", who)
 
     def issue(self, instruction: Instruction, loops: Sequence[Loop]) -> None:
         """An instruction of the first iteration of a loop."""
@@ -62,7 +62,7 @@ class LoopChecks:
         outside = access.allocation.index < loop.allocations_before
         if outside and instruction.engine is engine.tensor:
             what = f"{access.allocation.name!r} was allocated before the loop that writes it"
-            self.watch.broken(rules.PSUM_ACROSS_LOOP, what, instruction.op)
+            self.monitor.broken(rules.PSUM_ACROSS_LOOP, what, instruction.op)
 
     def _used(self, instruction: Instruction, access: Access, loops: Sequence[Loop]) -> None:
         path = tuple([loop.number for loop in loops])
@@ -71,17 +71,17 @@ class LoopChecks:
             shared = min(len(known), len(path))
             if known[:shared] != path[:shared]:
                 what = f"{access.allocation.name!r} in a second loop"
-                self.watch.broken(rules.PSUM_IN_TWO_LOOPS, what, instruction.op)
+                self.monitor.broken(rules.PSUM_IN_TWO_LOOPS, what, instruction.op)
 
     def leave(self, loop: Loop) -> None:
         """The first iteration of a loop is recorded, and how often it runs is known."""
         if loop.trips is not None and loop.trips < _WHOLE_ITERATION:
             return
-        if not self.watch.unseen(rules.SBUF_REFILL):
+        if not self.monitor.unseen(rules.SBUF_REFILL):
             return
         for name, refill in _refills(loop):
             what = f"{name!r} is refilled by {refill.op} for the next iteration, and nothing waits"
-            self.watch.broken(rules.SBUF_REFILL, what, refill.op, refill.place)
+            self.monitor.broken(rules.SBUF_REFILL, what, refill.op, refill.place)
 
 
 class _LoopUse(NamedTuple):

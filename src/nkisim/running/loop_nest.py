@@ -41,7 +41,7 @@ class LoopNest:
     def in_loop_breaks(self, rule: DeviceRule, what: str, instruction: str) -> None:
         """Inside a device loop, a rule is broken."""
         if self._loops:
-            self._checks.watch.broken(rule, what, instruction)
+            self._checks.monitor.broken(rule, what, instruction)
 
     def _issue_in_loop(self, instruction: Instruction) -> None:
         innermost = self._loops[-1]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from nkisim.memory.storage import Storage
-    from nkisim.running.joint_log import Event, JointLog, Touch
+    from nkisim.running.access_log import AccessLog, Event, Touch
 
 Meetings = int
 
@@ -28,7 +28,7 @@ _UNORDERED = "dma"  # the engine whose instructions overtake each other
 class Order:
     """Order between the events of a log."""
 
-    def __init__(self, log: JointLog) -> None:
+    def __init__(self, log: AccessLog) -> None:
         self._after = _meetings_before(log)
         self._before: dict[int, Meetings] = {}
         for core in (0, 1):
@@ -113,7 +113,7 @@ def _meetings_after(events: list[Event]) -> dict[int, Meetings]:
     return found
 
 
-def _meetings_before(log: JointLog) -> dict[int, Meetings]:
+def _meetings_before(log: AccessLog) -> dict[int, Meetings]:
     """For every event the meetings of both cores that come before it, or that it is."""
     cores = _Reached(), _Reached()
     found: dict[int, Meetings] = {}

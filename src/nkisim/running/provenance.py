@@ -18,7 +18,7 @@ from nkisim.tensors.footprint import runs_of
 
 if TYPE_CHECKING:
     from nkisim.memory.storage import Storage
-    from nkisim.running.joint_log import Event, JointLog, Touch
+    from nkisim.running.access_log import AccessLog, Event, Touch
 
 Number = int
 
@@ -38,7 +38,7 @@ KEEPING = frozenset(
 class Provenance:
     """The provenance of every write in a log."""
 
-    def __init__(self, log: JointLog) -> None:
+    def __init__(self, log: AccessLog) -> None:
         self._numbers: dict[Any, Number] = {}
         self._contents: dict[Storage, _Contents] = {}
         self._registers = [0, 0]  # of each core, and the accumulators of its engines

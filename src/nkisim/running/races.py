@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nkisim.running.joint_log import BARRIER, Event, JointLog, Touch
+from nkisim.running.access_log import BARRIER, AccessLog, Event, Touch
 from nkisim.running.order import Order
 from nkisim.running.provenance import Provenance
 from nkisim.tensors.footprint import runs_of
@@ -66,7 +66,7 @@ class Race:
         return f"{self.tensor!r}: core 0 {self.first} and core 1 {self.second}"
 
 
-def find_races(log: JointLog) -> list[Race]:
+def find_races(log: AccessLog) -> list[Race]:
     """The conflicts between two cores, at most one for a pair of instructions."""
     judge = _Judge(log)
     races: dict[Race, None] = {}
@@ -79,7 +79,7 @@ def find_races(log: JointLog) -> list[Race]:
 class _Judge:
     """Order and provenance of a log, worked out when somebody asks."""
 
-    def __init__(self, log: JointLog) -> None:
+    def __init__(self, log: AccessLog) -> None:
         self._log = log
         self._order: Order | None = None
         self._provenance: Provenance | None = None
@@ -98,7 +98,7 @@ class _Judge:
 
 
 def _between_barriers(
-    log: JointLog,
+    log: AccessLog,
 ) -> Iterator[tuple[Storage, tuple[list[Use], list[Use]]]]:
     """The uses of every tensor by the two cores, cut where both meet in a barrier on all of it."""
     found: dict[tuple[Storage, int], tuple[list[Use], list[Use]]] = {}

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nkisim.device_rules.instruction_rules import SHARED_SCRATCH
+from nkisim.device_rules.rule_monitor import RuleMonitor
 from nkisim.device_rules.switches import DEFAULT, Switches
-from nkisim.device_rules.watch import RuleWatch
 from nkisim.errors import NkiValidationError
 from nkisim.memory.placement import Memory
 from nkisim.numerics import dtypes
+from nkisim.running.access_log import Touch
 from nkisim.running.api_version import NkiVersion
-from nkisim.running.joint_log import Touch
 from nkisim.running.loop_checks import LoopChecks
 from nkisim.running.loop_consistency import refuse_foreign_iteration
 from nkisim.running.loop_nest import LoopNest
@@ -83,9 +83,9 @@ class Session(LoopNest):
             settings.machine, self.core, with_values=settings.values, precise=settings.precise
         )
         self.inspector: Inspector | None = None
-        self.watch = RuleWatch(settings.machine, settings.switches)
+        self.monitor = RuleMonitor(settings.machine, settings.switches)
         programs = program[1] if program else 1
-        checks = LoopChecks(self.watch, settings.machine, programs, settings.lnc)
+        checks = LoopChecks(self.monitor, settings.machine, programs, settings.lnc)
         super().__init__(memory, Trace(core=self.core), checks)
         self.verdicts: dict[Any, Any] = {}  # outcomes of pure checks, by what they depend on
         self.accumulators: dict[engine, Any] = {}  # reduce registers of Vector and Scalar engines
@@ -134,7 +134,7 @@ class Session(LoopNest):
                 what = f"tensor {storage.allocation.name!r} in shared_hbm is not returned"
                 sites = storage.allocation.sites
                 place = sites[0].place if sites else None
-                self.watch.broken(SHARED_SCRATCH, what, "nl.ndarray", place)
+                self.monitor.broken(SHARED_SCRATCH, what, "nl.ndarray", place)
 
     def issue(
         self,
@@ -162,7 +162,7 @@ class Session(LoopNest):
         if self.pair is not None and not self._checking:
             self._log(self.pair, instruction, reads, writes)
         if self.inspector is not None and op not in _SYNCHRONISING and not self._checking:
-            self.inspector.watch(self.core, instruction, reads, writes)
+            self.inspector.record(self.core, instruction, reads, writes)
         return instruction
 
     def _access(self, tensor: NkiTensor, index: int, op: str, *, writes: bool) -> Access:

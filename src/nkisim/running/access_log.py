@@ -128,7 +128,7 @@ class Event:
         return self.instruction.label
 
 
-class JointLog:
+class AccessLog:
     """The events of both cores."""
 
     def __init__(self) -> None:

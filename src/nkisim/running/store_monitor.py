@@ -2,7 +2,7 @@
 
 A store counts as read with its first byte, so that setting a tile to zero before loading into the
 middle of it is none; and an instruction of two results with one that is read is none either. Only
-runs with values are watched: a shape-only run goes through a loop once, and does not see what the
+runs with values are monitored: a shape-only run goes through a loop once, and does not see what the
 next iteration reads.
 """
 
@@ -63,14 +63,14 @@ class _StoredBytes:
     bytes: Runs
 
 
-class StoreWatch:
+class StoreMonitor:
     """Follows stores until their first reader."""
 
     def __init__(self) -> None:
         self._parts: dict[Storage, list[_StoredBytes]] = {}
         self._overwritten: list[tuple[_Store, Instruction]] = []
 
-    def watch(
+    def record(
         self,
         core: int,
         instruction: Instruction,

@@ -28,7 +28,7 @@ def copied(tile):
 
 
 def line(kernel, number):
-    return f"test_store_watch.py:{kernel.__code__.co_firstlineno + number}"
+    return f"test_store_monitor.py:{kernel.__code__.co_firstlineno + number}"
 
 
 def test_a_kernel_that_reads_what_it_writes_has_none():
