@@ -80,7 +80,7 @@ def residual_block() -> str:
 def loop_drain() -> str:
     """The first iterations of a hardware loop."""
     kernel, arguments = EXAMPLES["looped_copy"]
-    run = nkisim.run(kernel, *arguments, target="trn2", lnc=1, values=False)
+    run = nkisim.run(kernel, *arguments, machine="trn2", lnc=1, values=False)
     timeline = schedule(run.trace, run.machine)
     repeated = timeline.elisions[0]
     iterations = [ns for _, ns in timeline.events.barriers if ns <= repeated.at_ns]
@@ -110,7 +110,7 @@ def two_cores(page: Path) -> str:
     source = page.read_text(encoding="utf-8").split('title="two_cores.py"\n')[1].split("```")[0]
     kernel = Kernel(_loaded(source))[2]
     argument = Spec((4096, 2048), "bfloat16")
-    run = nkisim.run(kernel, argument, target="trn2", values=False)
+    run = nkisim.run(kernel, argument, machine="trn2", values=False)
     both = schedule_launch(run.traces, run.machine, Reading.default, memories=run.memories)
     clock = Clock(_LEFT, _RIGHT, 0, max(timeline.makespan_ns for timeline in both))
     parts = _head(
@@ -150,7 +150,7 @@ def _conv(end: Epilogue) -> Timeline:
 
 
 def _timed(kernel: Callable[..., Any], arguments: int = 1) -> Timeline:
-    run = nkisim.run(kernel, *[_FLAT] * arguments, target="trn2", lnc=1, values=False)
+    run = nkisim.run(kernel, *[_FLAT] * arguments, machine="trn2", lnc=1, values=False)
     return schedule(run.trace, run.machine)
 
 

@@ -16,7 +16,7 @@ class Launch:
     """A kernel, on so many programs, compiled for logical cores of so many."""
 
     kernel: Callable[[], Any]
-    target: str = "trn2"
+    machine: str = "trn2"
     programs: int = 1
     lnc: int = 1
 
@@ -332,9 +332,9 @@ def transpose_all():
     gathered_rows(skip=False)
 
 
-def on(target, breaks, keeps):
+def on(machine, breaks, keeps):
     """A pair on one program of a machine."""
-    return Pair(Launch(breaks, target), Launch(keeps, target))
+    return Pair(Launch(breaks, machine), Launch(keeps, machine))
 
 
 PAIRS = {

@@ -132,7 +132,7 @@ def _cells(outcome: Outcome) -> list[str]:
         row.number,
         row.group,
         row.title,
-        f"{row.target} {row.dtype}{cores}",
+        f"{row.machine} {row.dtype}{cores}",
         published,
         duration(modelled.default_us),
         f"{outcome.ratio:.2f}",
@@ -262,5 +262,5 @@ def _library_cells(entry: dict[str, Any]) -> tuple[str, ...]:
     error, tolerance = (
         "-" if entry[name] is None else str(entry[name]) for name in ("max_error", "tolerance")
     )
-    commit, target = entry["commit"][:7], entry.get("target", "")
-    return (entry["kernel"], target, commit, str(entry["cases"]), error, tolerance, entry["note"])
+    commit, machine = entry["commit"][:7], entry.get("machine", "")
+    return (entry["kernel"], machine, commit, str(entry["cases"]), error, tolerance, entry["note"])

@@ -78,7 +78,7 @@ class RowMoves:
     """One row: its ratio as it stands, and by constant the ratios with less and with more."""
 
     number: str
-    target: str
+    machine: str
     ratio: float
     ratios: dict[str, tuple[float, float]]  # of the constants that are read at all
 
@@ -98,7 +98,7 @@ def row_moves(stream: Stream) -> RowMoves:
     for name in sorted(used):
         less, more = alternatives(machine.timing, name)
         ratios[name] = tried(name, less), tried(name, more)
-    return RowMoves(row.number, row.target, base, ratios)
+    return RowMoves(row.number, row.machine, base, ratios)
 
 
 def constant_found(name: str, moves: Sequence[RowMoves]) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def constant_found(name: str, moves: Sequence[RowMoves]) -> dict[str, Any]:
         for ratio, move in zip(ratios, moves, strict=True)
     ]
     largest, number = max(shifts, key=lambda each: abs(each[0]))
-    machines = dict.fromkeys(move.target for move in moves)
+    machines = dict.fromkeys(move.machine for move in moves)
     return {
         "constant": name,
         "tried": {machine: _tried(find_machine(machine).timing, name) for machine in machines},

@@ -362,15 +362,15 @@ def register(machine: Machine) -> Machine:
     return machine
 
 
-def find_machine(target: str | Machine) -> Machine:
+def find_machine(machine: str | Machine) -> Machine:
     """The machine named trn1/inf2/gen2, trn2/gen3 or trn3/gen4; `+` and switches may follow."""
-    if isinstance(target, Machine):
-        return target
-    base, *switches = target.split(SEPARATOR)
+    if isinstance(machine, Machine):
+        return machine
+    base, *switches = machine.split(SEPARATOR)
     if base not in _ALIASES:
         raise NkiValidationError(
-            f"unknown target {target!r}",
-            limit=f"known targets: {', '.join(sorted(_ALIASES))}",
+            f"unknown machine {machine!r}",
+            limit=f"known machines: {', '.join(sorted(_ALIASES))}",
             remedy="name one of them",
         )
     return switched(_ALIASES[base], *switches) if switches else _ALIASES[base]

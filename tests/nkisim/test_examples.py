@@ -31,11 +31,11 @@ def file_of(name):
     return FOLDER / f"{name}.py"
 
 
-@pytest.mark.parametrize("target", ["trn1", "trn2"])
-def test_matmul(rng, target):
+@pytest.mark.parametrize("machine", ["trn1", "trn2"])
+def test_matmul(rng, machine):
     a_t = rng.standard_normal((256, 512)).astype(ml_dtypes.bfloat16)
     b = rng.standard_normal((256, 2048)).astype(ml_dtypes.bfloat16)
-    product = run(EXAMPLES["matmul"].kernel, a_t, b, target=target).outputs
+    product = run(EXAMPLES["matmul"].kernel, a_t, b, machine=machine).outputs
     exact = a_t.astype(np.float64).T @ b.astype(np.float64)
     terms = np.abs(a_t.astype(np.float64)).T @ np.abs(b.astype(np.float64))
     # 256 fp32 additions, then one rounding to the 8 bits of bfloat16.

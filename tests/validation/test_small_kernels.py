@@ -18,11 +18,11 @@ def signs(*shape, dtype=np.float32, seed=0):
 
 
 def outputs(kernel, *arrays, **options):
-    return nkisim.run(kernel, *arrays, target="trn1", **options).outputs
+    return nkisim.run(kernel, *arrays, machine="trn1", **options).outputs
 
 
 def counts(kernel, *specs, **options):
-    trace = nkisim.run(kernel, *specs, target="trn1", values=False, **options).trace
+    trace = nkisim.run(kernel, *specs, machine="trn1", values=False, **options).trace
     return Counter((i.op, i.engine.name) for i in trace.instructions())
 
 
@@ -62,7 +62,7 @@ def test_expert_loads_fill_the_slots(skipped):
 def test_skipped_loads_move_a_byte(skipped, whole):
     experts, numbers = Spec((8, 128, 512), "uint8"), Spec((1, 256), "int32")
     trace = nkisim.run(
-        small_probes.expert_loads, experts, numbers, target="trn1", values=False, skipped=skipped
+        small_probes.expert_loads, experts, numbers, machine="trn1", values=False, skipped=skipped
     ).trace
     copies = [i for i in trace.instructions() if i.op == "dma_copy"]
     sizes = Counter(np.prod(copy.writes[0].layout.shape) for copy in copies)

@@ -20,7 +20,7 @@ def integers(*shape, dtype=np.float32, most=1, seed=0):
 
 
 def on_both(kernel, *arrays, **options):
-    return nkisim.run(Kernel(kernel)[2], *arrays, target="trn2", **options)
+    return nkisim.run(Kernel(kernel)[2], *arrays, machine="trn2", **options)
 
 
 def executed(items):

@@ -144,7 +144,7 @@ class Contract:
                 self.name,
                 f"used on {machine.name}",
                 f"exists from NeuronCore-v{self.min_generation} on",
-                "choose a newer target, or another instruction",
+                "choose a newer machine, or another instruction",
             )
 
     def _named(self, tensors: tuple[NkiTensor | None, ...]) -> dict[str, NkiTensor]:

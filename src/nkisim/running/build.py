@@ -72,7 +72,7 @@ def build_of(options: Mapping[str, Any]) -> Build:
             "nki.jit",
             f"platform_target={options['platform_target']!r}",
             "removed in NKI 0.3",
-            "set NEURON_PLATFORM_TARGET_OVERRIDE, or pass target= to nkisim.run",
+            "set NEURON_PLATFORM_TARGET_OVERRIDE, or pass machine= to nkisim.run",
         )
     unknown = sorted(set(options).difference(COMPILER_OPTIONS))
     if unknown:

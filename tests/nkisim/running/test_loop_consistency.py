@@ -137,7 +137,7 @@ CHANGING = {
 def test_state_that_changes_from_iteration_to_iteration_is_refused_with_the_line(name, values):
     kernel, message = CHANGING[name]
     with pytest.raises(NkiValidationError, match=message) as refusal:
-        run(kernel, target="trn2", values=values)
+        run(kernel, machine="trn2", values=values)
     assert "the body is traced once" in refusal.value.limit
     assert (refusal.value.file, refusal.value.line) == (str(HERE), line_of(name))
 
@@ -183,7 +183,7 @@ def data_that_changes():
     "kernel", [state_that_starts_over, state_that_reaches_nothing, data_that_changes]
 )
 def test_what_every_iteration_does_alike_is_accepted(kernel, values):
-    run(kernel, target="trn2", values=values)
+    run(kernel, machine="trn2", values=values)
 
 
 @both_ways
@@ -198,7 +198,7 @@ def test_a_tensor_of_the_body_cannot_be_read_after_the_loop(values):
         nisa.tensor_copy(tiles(1)[0], made[0])  # after the loop
 
     with pytest.raises(NkiValidationError, match="body of a hardware loop allocated") as refusal:
-        run(kernel, target="trn2", values=values)
+        run(kernel, machine="trn2", values=values)
     assert refusal.value.line == line_of("after the loop")
     assert refusal.value.remedy == "allocate the tensor before the loop"
 
@@ -215,7 +215,7 @@ def test_a_tensor_of_the_body_cannot_be_read_in_the_next_iteration(values):
         nl.fori_loop(0, 3, body)
 
     with pytest.raises(NkiValidationError) as refusal:
-        run(kernel, target="trn2", values=values)
+        run(kernel, machine="trn2", values=values)
     assert "body of a hardware loop allocated" in str(refusal.value)
     assert refusal.value.line == line_of("what the iteration before made")
 
@@ -235,6 +235,6 @@ def test_a_tensor_of_the_outer_body_lives_in_the_inner_one(values):
         return out
 
     x = np.arange(32, dtype=np.float32).reshape(4, 8)
-    done = run(kernel, x, target="trn2", values=values)
+    done = run(kernel, x, machine="trn2", values=values)
     if values:
         np.testing.assert_array_equal(done.outputs, x + 2)

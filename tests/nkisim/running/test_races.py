@@ -192,7 +192,7 @@ def test_the_same_races_are_found_whatever_the_data_are(kernel):
     rng = np.random.default_rng(0)
     shape = (16, 6)
     data = [rng.standard_normal(shape), np.ones(shape), np.zeros(shape)]
-    found = [run(Kernel(kernel)[2], np.float32(x), target="trn2", races="report") for x in data]
+    found = [run(Kernel(kernel)[2], np.float32(x), machine="trn2", races="report") for x in data]
     found.append(run(Kernel(kernel)[2], np.float32(data[0]), values=False, races="report"))
     assert found[0].races
     if kernel not in (loops_that_meet_in_their_last_row, iterations_without_a_second_barrier):
@@ -202,7 +202,7 @@ def test_the_same_races_are_found_whatever_the_data_are(kernel):
 
 def test_races_can_be_reported_instead_of_raised():
     x = np.zeros((16, 6), np.float32)
-    found = run(Kernel(one_row_in_common)[2], x, target="trn2", races="report")
+    found = run(Kernel(one_row_in_common)[2], x, machine="trn2", races="report")
     assert [race.tensor for race in found.races] == ["shared_0"]
     line = one_row_in_common.__code__.co_firstlineno + 2
     expected = f"writes bytes 0..191 in dma_copy (instruction 1, test_races.py:{line})"

@@ -11,7 +11,7 @@ X = np.arange(64, dtype=np.float32).reshape(8, 8)
 
 
 def unread(kernel, *args):
-    found = run(kernel, *args, target="trn2", lnc=1, inspect=True).inspection.unread
+    found = run(kernel, *args, machine="trn2", lnc=1, inspect=True).inspection.unread
     return [str(store) for store in found]
 
 
@@ -160,7 +160,7 @@ def test_both_cores_may_write_one_result(cores):
     def kernel(x):
         return copied(loaded(x))
 
-    found = run(Kernel(kernel)[cores], X, target="trn2", inspect=True, races="report")
+    found = run(Kernel(kernel)[cores], X, machine="trn2", inspect=True, races="report")
     assert found.inspection.unread == ()
 
 
@@ -170,5 +170,5 @@ def test_shape_only_runs_are_not_watched():
         nisa.tensor_copy(nl.ndarray((8, 8), "float32"), tile)
         return copied(tile)
 
-    found = run(kernel, X, target="trn2", values=False, inspect=True).inspection
+    found = run(kernel, X, machine="trn2", values=False, inspect=True).inspection
     assert found.unread == ()

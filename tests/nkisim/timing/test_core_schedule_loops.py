@@ -104,7 +104,7 @@ KERNELS = {
 def traced(name, trips, *, looped):
     kernel, step, dtype, _ = KERNELS[name]
     spec = Spec((trips * step, 512), dtype)
-    done = run(lambda x: kernel(x, trips, looped), spec, target="trn2", values=False)
+    done = run(lambda x: kernel(x, trips, looped), spec, machine="trn2", values=False)
     return done.trace
 
 
@@ -237,7 +237,7 @@ def test_nested_loops():
         nl.fori_loop(0, 50 * 128, outer, 128)
         return out
 
-    trace = run(kernel, Spec((50 * 128, 512), "float32"), target="trn2", values=False).trace
+    trace = run(kernel, Spec((50 * 128, 512), "float32"), machine="trn2", values=False).trace
     quick = schedule(trace, TRN2)
     every = schedule(trace, TRN2, extrapolate=False)
     assert len(every.events) == 50 * (2 + 60 * 2)
@@ -261,7 +261,7 @@ def test_a_loop_whose_trips_nobody_knows_counts_once():
         return out
 
     specs = Spec((128, 64), "float32"), Spec((1, 1), "int32")
-    trace = run(kernel, *specs, target="trn2", values=False).trace
+    trace = run(kernel, *specs, machine="trn2", values=False).trace
     found = schedule(trace, TRN2)
     assert found.executed_instructions == found.static_instructions == 5
     assert found.elisions == ()

@@ -187,7 +187,7 @@ def test_a_real_launch_has_one_clock():
         return out
 
     launch = Kernel(kernel)[2]
-    done = run(launch, Spec((2, 128, 512), "float32"), target="trn2", values=False)
+    done = run(launch, Spec((2, 128, 512), "float32"), machine="trn2", values=False)
     one, two = schedule_launch(done.traces, done.machine)
     assert one.makespan_ns == approx(two.makespan_ns)
     alone = schedule(done.traces[0], done.machine).makespan_ns

@@ -31,8 +31,8 @@ def counted_by_data(count):
 
 def test_a_loop_of_unknown_length_is_named_in_the_label():
     count = np.array([[3]], np.int32)
-    known = run(counted_by_data, count, target="trn2")
-    unknown = run(counted_by_data, count, target="trn2", values=False)
+    known = run(counted_by_data, count, machine="trn2")
+    unknown = run(counted_by_data, count, machine="trn2", values=False)
     assert schedule(known.trace, TRN2).label == LABEL
     label = f"{LABEL}, 1 loop(s) of unknown length counted as one iteration"
     assert schedule(unknown.trace, TRN2).label == label
