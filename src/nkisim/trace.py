@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from nkisim.enums import engine
     from nkisim.memory.allocation import Allocation
+    from nkisim.memory.layout import Layout
     from nkisim.source_lines import CallSite, SourceLine
-    from nkisim.tensors.layout import Layout
 
 Options = tuple[tuple[str, Any], ...]
 

@@ -9,9 +9,9 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.enums import engine
 from nkisim.memory.allocation import Allocation
+from nkisim.memory.layout import MemoryRegion, layout_of
 from nkisim.running.host_arrays import Spec
 from nkisim.running.kernel import run
-from nkisim.tensors.layout import MemoryRegion, layout_of
 from nkisim.trace import Access, Instruction, Loop, Trace, walk
 from repetition import examples
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from nkisim.enums import engine
 from nkisim.machine import TRN2, Reading
 from nkisim.memory.allocation import Allocation
+from nkisim.memory.layout import MemoryRegion, layout_of
 from nkisim.memory.placement import MemoryUse
-from nkisim.tensors.layout import MemoryRegion, layout_of
 from nkisim.timing.timeline import DRAINED, Elision, Events, Timeline
 from nkisim.trace import Access, Instruction
 

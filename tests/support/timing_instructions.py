@@ -6,8 +6,8 @@ from math import prod
 from nkisim.enums import engine
 from nkisim.machine import Reading, find_machine
 from nkisim.memory.allocation import Allocation
+from nkisim.memory.layout import ON_CHIP, MemoryRegion, layout_of
 from nkisim.numerics import dtypes
-from nkisim.tensors.layout import ON_CHIP, MemoryRegion, layout_of
 from nkisim.timing.costs import cost_of
 from nkisim.trace import Access, Instruction, Loop, Trace
 

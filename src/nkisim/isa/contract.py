@@ -16,14 +16,14 @@ from nkisim.enums import engine
 from nkisim.errors import NkiValidationError, refuse
 from nkisim.isa.call import Call, Rule
 from nkisim.isa.on_devices import check_on_devices
+from nkisim.memory.footprint import repeats_elements
+from nkisim.memory.layout import HBM, MemoryRegion
 from nkisim.numerics.dtypes import SCALAR_ONLY
-from nkisim.tensors.footprint import repeats_elements
 from nkisim.tensors.indirection import (
     require_reach,
     scalar_is_inside,
     value_outside_dimension,
 )
-from nkisim.tensors.layout import HBM, MemoryRegion
 from nkisim.tensors.tensor import Indirection, NkiTensor, ScalarOffset, VectorOffset
 
 if TYPE_CHECKING:

@@ -21,11 +21,11 @@ from nkisim.isa.operands import (
     store_held,
 )
 from nkisim.machine import Machine
+from nkisim.memory.layout import HBM, MemoryRegion
 from nkisim.numerics import dtypes, operators
 from nkisim.numerics.operators.operator import Operator
 from nkisim.running.session import current
 from nkisim.tensors.indirection import read_row, row_numbers, write_row
-from nkisim.tensors.layout import HBM, MemoryRegion
 from nkisim.tensors.tensor import ScalarOffset, VectorOffset
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy as np
 from nkisim.memory.accumulation_groups import AccumulationGroups
 
 if TYPE_CHECKING:
-    from nkisim.tensors.layout import Layout
+    from nkisim.memory.layout import Layout
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Band = tuple[int, int]

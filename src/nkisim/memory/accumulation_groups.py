@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from nkisim.tensors.layout import Layout
+    from nkisim.memory.layout import Layout
 
 
 class AccumulationGroup:

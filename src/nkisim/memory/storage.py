@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nkisim.errors import UnsupportedError
+from nkisim.memory.layout import ON_CHIP
 from nkisim.numerics import dtypes
-from nkisim.tensors.layout import ON_CHIP
 
 if TYPE_CHECKING:
     from nkisim.memory.accumulation import Accumulation
     from nkisim.memory.aliasing import Neighbours
     from nkisim.memory.allocation import Allocation
-    from nkisim.tensors.layout import Layout
+    from nkisim.memory.layout import Layout
 
 Array = np.ndarray[Any, Any]
 

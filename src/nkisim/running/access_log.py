@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nkisim.tensors.footprint import Runs, View, joined, runs_of, view_at, views_meet
-from nkisim.tensors.layout import MemoryRegion
+from nkisim.memory.footprint import Runs, View, joined, runs_of, view_at, views_meet
+from nkisim.memory.layout import MemoryRegion
 from nkisim.tensors.registers import RunTimeValue
 from nkisim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
     from types import FrameType
 
+    from nkisim.memory.layout import Layout
     from nkisim.memory.storage import Storage
-    from nkisim.tensors.layout import Layout
     from nkisim.trace import Access, Instruction, Loop
 
 Arguments = tuple[tuple[str, Any], ...]

@@ -10,9 +10,9 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from nkisim.errors import NkiValidationError
+from nkisim.memory.layout import MemoryRegion
 from nkisim.numerics.dtypes import canonical
 from nkisim.running.access_log import AccessLog
-from nkisim.tensors.layout import MemoryRegion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

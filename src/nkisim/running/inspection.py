@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nkisim.memory.footprint import Runs, joined, runs_of, view_at
 from nkisim.numerics import dtypes
 from nkisim.running.store_monitor import StoreMonitor, UnreadStore
-from nkisim.tensors.footprint import Runs, joined, runs_of, view_at
 from nkisim.tensors.indirection import read_held
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nkisim.device_rules import loop_rules as rules
 from nkisim.enums import engine
-from nkisim.tensors.layout import MemoryRegion
+from nkisim.memory.layout import MemoryRegion
 from nkisim.trace import walk
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nkisim.errors import NkiValidationError
-from nkisim.tensors.footprint import View, same_elements_in_order, view_at, views_meet
+from nkisim.memory.footprint import View, same_elements_in_order, view_at, views_meet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nkisim.memory.aliasing import Box, boxes_of_runs, boxes_of_view
-from nkisim.tensors.footprint import runs_of
+from nkisim.memory.footprint import runs_of
 
 if TYPE_CHECKING:
     from nkisim.memory.storage import Storage

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from nkisim.memory.footprint import runs_of
 from nkisim.running.access_log import BARRIER, AccessLog, Event, Touch
 from nkisim.running.order import Order
 from nkisim.running.provenance import Provenance
-from nkisim.tensors.footprint import runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,6 +11,7 @@ from nkisim.device_rules.instruction_rules import SHARED_SCRATCH
 from nkisim.device_rules.rule_monitor import RuleMonitor
 from nkisim.device_rules.switches import DEFAULT, Switches
 from nkisim.errors import NkiValidationError
+from nkisim.memory.layout import MemoryRegion
 from nkisim.memory.placement import Memory
 from nkisim.numerics import dtypes
 from nkisim.running.access_log import Touch
@@ -21,7 +22,6 @@ from nkisim.running.loop_nest import LoopNest
 from nkisim.running.overlap import refuse_overlap
 from nkisim.source_lines import CallSites
 from nkisim.tensors.indirection import row_places, scalar_value, whole_rows
-from nkisim.tensors.layout import MemoryRegion
 from nkisim.tensors.registers import RunTimeValue
 from nkisim.tensors.scalars import NkiScalar
 from nkisim.tensors.tensor import FreeIndex, ScalarOffset, VectorOffset
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     from nkisim.enums import engine
     from nkisim.machine import Machine
+    from nkisim.memory.layout import Layout
     from nkisim.memory.storage import Storage
     from nkisim.running.cores import CorePair, SharedTensors
     from nkisim.running.inspection import Inspector
-    from nkisim.tensors.layout import Layout
     from nkisim.tensors.tensor import NkiTensor
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nkisim.memory.footprint import Runs, joined, runs_of, view_at
 from nkisim.running.provenance import KEEPING
-from nkisim.tensors.footprint import Runs, joined, runs_of, view_at
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -11,13 +11,13 @@ from inspect import Parameter
 from typing import Any, Final, Literal
 
 from nkisim.enums import engine
+from nkisim.memory.layout import MemoryRegion
 from nkisim.nki.versions import modules_of
 from nkisim.numerics import dtypes
 from nkisim.numerics.operators.operator import Operator
 from nkisim.refusal import refusal_of
 from nkisim.running.api_version import DEFAULT, NkiVersion
 from nkisim.surface.golden import Name, golden_names
-from nkisim.tensors.layout import MemoryRegion
 
 Status = Literal["implemented", "refused", "missing"]
 

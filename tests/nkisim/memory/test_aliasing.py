@@ -10,9 +10,9 @@ import nkisim.language as nl
 from nkisim.errors import AliasError
 from nkisim.machine import TRN2
 from nkisim.memory.aliasing import Neighbours, box_of
+from nkisim.memory.layout import MemoryRegion
 from nkisim.memory.placement import Memory
 from nkisim.running.kernel import run
-from nkisim.tensors.layout import MemoryRegion
 from nkisim.tensors.tensor import NkiTensor
 from repetition import examples
 

@@ -4,11 +4,11 @@ import ast
 from collections.abc import Iterator
 from typing import TypeAlias
 
+from nkisim.lint.analysis.definition import FUNCTION_NODES
+from nkisim.lint.analysis.scope import Scope
+from nkisim.lint.analysis.vocabulary import ALLOCATORS
 from nkisim.lint.checks.check import Breach, check
 from nkisim.lint.checks.loops import is_device_loop
-from nkisim.lint.definition import FUNCTION_NODES
-from nkisim.lint.scope import Scope
-from nkisim.lint.vocabulary import ALLOCATORS
 
 Branch: TypeAlias = tuple[tuple[int, bool], ...]  # line of each `if` around, and which arm
 

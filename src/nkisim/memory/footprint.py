@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from nkisim.tensors.layout import Layout
+    from nkisim.memory.layout import Layout
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Steps = tuple[tuple[int, int], ...]  # (bytes, count)

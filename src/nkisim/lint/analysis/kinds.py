@@ -8,7 +8,7 @@ import ast
 from collections.abc import Callable
 from enum import Enum, auto
 
-from nkisim.lint.vocabulary import (
+from nkisim.lint.analysis.vocabulary import (
     REGISTER_MAKERS,
     SCALAR_MAKERS,
     TENSOR_FUNCTIONS,
