@@ -114,18 +114,18 @@ def _table(forecasts: Sequence[Forecast], last: tuple[str, ...]) -> str:
     return table(columns, [_cells(forecast, last) for forecast in forecasts]) + "\n"
 
 
-def _cells(one: Forecast, last: tuple[str, ...]) -> list[str]:
-    low, high = one.interval_us
+def _cells(forecast: Forecast, last: tuple[str, ...]) -> list[str]:
+    low, high = forecast.interval_us
     cells = [
-        one.kernel,
-        one.shape,
-        f"{one.machine} {one.dtype}",
-        duration(one.default_us),
+        forecast.kernel,
+        forecast.shape,
+        f"{forecast.machine} {forecast.dtype}",
+        duration(forecast.default_us),
         f"{duration(low)} to {duration(high)}",
-        one.constants,
-        one.recipe if last == ("plan", "command") else f"`{one.recipe}`",
+        forecast.constants,
+        forecast.recipe if last == ("plan", "command") else f"`{forecast.recipe}`",
     ]
-    return [*cells, f"`{one.command}`"] if "command" in last else cells
+    return [*cells, f"`{forecast.command}`"] if "command" in last else cells
 
 
 def _known() -> str:

@@ -166,7 +166,7 @@ def found_for(
     if not moves:
         raise ValueError(f"no row has at most {most} scheduled instructions: raise --most")
     found = [constant_found(name, moves) for name in _NAMES]
-    found.sort(key=lambda one: (one["untested"], -one["moved"], one["constant"]))
+    found.sort(key=lambda entry: (entry["untested"], -entry["moved"], entry["constant"]))
     return {
         "constants": CONSTANTS_VERSION,
         "most_instructions": most,
@@ -176,14 +176,14 @@ def found_for(
     }
 
 
-def write_sensitivity(found: dict[str, Any]) -> None:
+def write_sensitivity(record: dict[str, Any]) -> None:
     """Keep it for the page."""
-    RECORD.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 def read_sensitivity() -> dict[str, Any] | None:
     """What was found last, or None."""
     if not RECORD.exists():
         return None
-    found: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
-    return found
+    record: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
+    return record

@@ -83,14 +83,14 @@ def _example(name: str) -> KernelCall:
 
 
 def run_asked(
-    options: argparse.Namespace, asked: KernelCall, *, values: bool, inspect_values: bool = False
+    options: argparse.Namespace, call: KernelCall, *, values: bool, inspect_values: bool = False
 ) -> Run:
     """Run it where the options say."""
-    kernel = asked.kernel if isinstance(asked.kernel, Kernel) else Kernel(asked.kernel)
+    kernel = call.kernel if isinstance(call.kernel, Kernel) else Kernel(call.kernel)
     if options.lnc is not None:
         kernel = kernel[options.lnc]
     how = {"machine": options.machine, "lnc": options.lnc or 1, "values": values}
-    return run(kernel, **how, inspect=inspect_values, **asked.arguments)
+    return run(kernel, **how, inspect=inspect_values, **call.arguments)
 
 
 def reporting(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:

@@ -71,14 +71,14 @@ class Contract:
     def check(
         self,
         core: Session,
-        asked: engine,
+        requested: engine,
         tensors: tuple[NkiTensor | None, ...],
         facts: Facts = (),
         *,
         may_leave: bool = False,
     ) -> engine:
         """The engine the call runs on, or a refusal; `tensors` in the order of `operands`."""
-        key: list[Any] = [self, asked, facts]
+        key: list[Any] = [self, requested, facts]
         for tensor in tensors:
             if type(tensor) is not NkiTensor:
                 key.append(tensor is None)
@@ -100,14 +100,14 @@ class Contract:
         try:
             verdict: engine | None = core.verdicts.get(look_up)
         except TypeError:
-            self._refuse_unhashable(asked, facts)
+            self._refuse_unhashable(requested, facts)
         if verdict is None:
-            verdict = self._judge(core, asked, tensors, dict(facts))
+            verdict = self._judge(core, requested, tensors, dict(facts))
             core.verdicts[look_up] = verdict
         return verdict
 
-    def _refuse_unhashable(self, asked: engine, facts: Facts) -> NoReturn:
-        for name, value in (("engine", asked), *facts):
+    def _refuse_unhashable(self, requested: engine, facts: Facts) -> NoReturn:
+        for name, value in (("engine", requested), *facts):
             if isinstance(value, (list, dict, set)):
                 refuse(
                     self.name,
@@ -120,14 +120,14 @@ class Contract:
     def _judge(
         self,
         core: Session,
-        asked: engine,
+        requested: engine,
         tensors: tuple[NkiTensor | None, ...],
         facts: dict[str, Any],
     ) -> engine:
         machine, monitor = core.machine, core.monitor
         self._require_generation(machine)
         named = self._named(tensors)
-        call = Call(self.name, asked, machine, named, facts, monitor)
+        call = Call(self.name, requested, machine, named, facts, monitor)
         where = self._engine(call)
         call = Call(self.name, where, machine, named, facts, monitor)
         for operand in self.operands:
@@ -163,17 +163,17 @@ class Contract:
         return named
 
     def _engine(self, call: Call) -> engine:
-        asked = call.engine
-        if not isinstance(asked, engine):
+        requested = call.engine
+        if not isinstance(requested, engine):
             call.refuse(
-                f"engine={asked!r}", "a member of nisa.engine", "use nisa.engine.vector ..."
+                f"engine={requested!r}", "a member of nisa.engine", "use nisa.engine.vector ..."
             )
-        if asked is engine.unknown:
+        if requested is engine.unknown:
             return self.choose(call) if self.choose else self.engines[0]
-        if asked not in self.engines:
+        if requested not in self.engines:
             names = ", ".join(f"engine.{member.name}" for member in self.engines)
-            call.refuse(f"engine.{asked.name}", f"runs on {names}", "choose one of them")
-        return asked
+            call.refuse(f"engine.{requested.name}", f"runs on {names}", "choose one of them")
+        return requested
 
     def _require_inside(self, monitor: RuleMonitor, tensor: NkiTensor) -> None:
         require_reach(tensor)

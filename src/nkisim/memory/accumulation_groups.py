@@ -55,13 +55,13 @@ class AccumulationGroups:
             if only.layout is layout and only.offset == offset:  # as nearly always
                 only.added = True
                 return only
-        found = [group for group in self._groups if self._meets(group, layout, offset)]
-        if not found:
-            found = [AccumulationGroup(layout, offset)]
-            self._groups += found
-        for group in found:
+        met = [group for group in self._groups if self._meets(group, layout, offset)]
+        if not met:
+            met = [AccumulationGroup(layout, offset)]
+            self._groups += met
+        for group in met:
             group.added = True
-        return next((group for group in found if group.read), found[0])
+        return next((group for group in met if group.read), met[0])
 
     def note_read(self, layout: Layout, offset: int) -> None:
         """Something read the view."""
@@ -101,22 +101,22 @@ class AccumulationGroups:
         return _share_bytes(*places)
 
 
-def _meet(one: tuple[int, int], two: tuple[int, int]) -> bool:
-    return one[0] < two[1] and two[0] < one[1]
+def _meet(first: tuple[int, int], second: tuple[int, int]) -> bool:
+    return first[0] < second[1] and second[0] < first[1]
 
 
 @functools.lru_cache(maxsize=4096)
-def _share_bytes(one: tuple[Layout, int], two: tuple[Layout, int]) -> bool:
+def _share_bytes(first: tuple[Layout, int], second: tuple[Layout, int]) -> bool:
     """Whether two views have a byte of a partition in common; each with its first byte there."""
     spans = [
         (at + layout.low * layout.itemsize_bytes, at + (layout.high + 1) * layout.itemsize_bytes)
-        for layout, at in (one, two)
+        for layout, at in (first, second)
     ]
     if not _meet(*spans):
         return False
-    if all(layout.contiguous for layout, _ in (one, two)):
+    if all(layout.contiguous for layout, _ in (first, second)):
         return True
-    return bool(np.intersect1d(_bytes(*one), _bytes(*two)).size)
+    return bool(np.intersect1d(_bytes(*first), _bytes(*second)).size)
 
 
 def _bytes(layout: Layout, first: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -88,10 +88,10 @@ def _view(touch: Touch) -> View:
 
 @functools.lru_cache(maxsize=256)
 def _runs_of_rows(rows: tuple[tuple[Layout, int], ...]) -> Runs:
-    found = [runs_of(layout).moved(at * layout.itemsize_bytes) for layout, at in rows]
+    row_runs = [runs_of(layout).moved(at * layout.itemsize_bytes) for layout, at in rows]
     none = np.zeros(0, np.int64)
-    starts = np.concatenate([none, *(runs.starts for runs in found)])
-    return joined(starts, np.concatenate([none, *(runs.ends for runs in found)]))
+    starts = np.concatenate([none, *(runs.starts for runs in row_runs)])
+    return joined(starts, np.concatenate([none, *(runs.ends for runs in row_runs)]))
 
 
 class Event:
@@ -165,16 +165,16 @@ def arguments_of_call(frame: FrameType | None) -> Arguments:
     Numbers, operators and lists do not all enter the trace, yet they decide about values. They are
     taken where the call has them: in the outermost function of the instruction set around `frame`.
     """
-    found = None
+    outermost = None
     while frame is not None and frame.f_globals.get("__name__", "").startswith("nkisim."):
         if frame.f_globals["__name__"].startswith(_INSTRUCTIONS):
-            found = frame
-        elif found is not None:
+            outermost = frame
+        elif outermost is not None:
             break
         frame = frame.f_back
-    if found is None:
+    if outermost is None:
         return ()
-    code, values = found.f_code, found.f_locals
+    code, values = outermost.f_code, outermost.f_locals
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     return tuple([(name, _frozen(values[name])) for name in names if name in values])
 

@@ -135,19 +135,19 @@ class Inspector:
     def _note_read(
         self, core: int, instruction: Instruction, tensor: NkiTensor, access: Access
     ) -> None:
-        asked = access.layout.partitions * runs_of(access.layout).size_bytes
-        never = asked - self._set_bytes(tensor.storage).count(access)
+        size_bytes = access.layout.partitions * runs_of(access.layout).size_bytes
+        never = size_bytes - self._set_bytes(tensor.storage).count(access)
         if never:
             key = (core, instruction.index, tensor.name)
             label = (tensor.name, instruction.op, instruction.index)
-            read = UninitialisedRead(*label, never, asked, instruction.place)
+            read = UninitialisedRead(*label, never, size_bytes, instruction.place)
             self._reads.setdefault(key, read)
 
     def _set_bytes(self, storage: Storage) -> _SetBytes:
-        found = self._set.get(storage)
-        if found is None:
-            found = self._set[storage] = _SetBytes(storage)
-        return found
+        written = self._set.get(storage)
+        if written is None:
+            written = self._set[storage] = _SetBytes(storage)
+        return written
 
 
 class _SetBytes:
@@ -182,12 +182,12 @@ class _SetBytes:
             return sum(
                 int(self._marks[rows, low:high].sum()) for rows, low, high in self._rows(access)
             )
-        asked = runs_of(layout).moved(access.offset * layout.itemsize_bytes)
+        view_runs = runs_of(layout).moved(access.offset * layout.itemsize_bytes)
         if not self._runs:
             return 0
         starts = np.concatenate([runs.starts for runs in self._runs])
         self._runs = [joined(starts, np.concatenate([runs.ends for runs in self._runs]))]
-        return asked.size_bytes - asked.minus(self._runs[0]).size_bytes
+        return view_runs.size_bytes - view_runs.minus(self._runs[0]).size_bytes
 
     @property
     def _marks(self) -> Mask:

@@ -23,9 +23,9 @@ def launch_rules(
         monitor.broken(GRID_ABOVE_LNC, grid)
     elif programs < settings.lnc:
         monitor.broken(GRID_BELOW_LNC, grid)
-    found = difference(sessions[0].regions, sessions[-1].regions)
-    if found is not None:
-        monitor.broken(PROGRAMS_DIFFER, found)
+    unlike = difference(sessions[0].regions, sessions[-1].regions)
+    if unlike is not None:
+        monitor.broken(PROGRAMS_DIFFER, unlike)
     for session in sessions:
         session.require_scratch_elsewhere(returned)
     touched = {name: rule for session in sessions for name, rule in session.monitor.touched.items()}

@@ -140,13 +140,13 @@ def _is_left(write: _LoopUse, writes: list[_LoopUse], reads: list[_LoopUse]) -> 
     return False
 
 
-def _meet(one: _LoopUse, two: _LoopUse) -> bool:
+def _meet(use: _LoopUse, other: _LoopUse) -> bool:
     """Whether two accesses of one tensor may share bytes; run-time offsets may be anywhere."""
-    mine, theirs = one.access, two.access
+    mine, theirs = use.access, other.access
     if mine.anywhere or theirs.anywhere or mine.step or theirs.step:
         return True
-    first, other = mine.start_partition, theirs.start_partition
-    if first >= other + theirs.layout.partitions or other >= first + mine.layout.partitions:
+    top, start = mine.start_partition, theirs.start_partition
+    if top >= start + theirs.layout.partitions or start >= top + mine.layout.partitions:
         return False
     (low, high), (least, most) = mine.byte_interval, theirs.byte_interval
     return low < most and least < high

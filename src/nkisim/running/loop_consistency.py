@@ -138,17 +138,17 @@ class OpenLoop:
 
 
 def _require_same(first: Issued, now: Issued) -> None:
-    one, two = first.instruction, now.instruction
-    if one.op != two.op:
-        _refuse_iteration(f"{two.op}, where the first one issued {one.op}")
+    recorded, issued = first.instruction, now.instruction
+    if recorded.op != issued.op:
+        _refuse_iteration(f"{issued.op}, where the first one issued {recorded.op}")
     for name, value in now.arguments.items():
         known = first.arguments.get(name)
         if known != value:
             _refuse_iteration(
-                f"{two.op} with {name}={_text(value)}, where the first one had {_text(known)}"
+                f"{issued.op} with {name}={_text(value)}, where the first one had {_text(known)}"
             )
-    if first.arguments.keys() != now.arguments.keys() or not one.same_program(two):
-        _refuse_iteration(f"{two.op} with other operands or options than the first one")
+    if first.arguments.keys() != now.arguments.keys() or not recorded.same_program(issued):
+        _refuse_iteration(f"{issued.op} with other operands or options than the first one")
 
 
 def _refuse_iteration(what: str) -> NoReturn:

@@ -176,7 +176,7 @@ def _in_one_order(seen: list[tuple[Touch, Number]]) -> list[tuple[Touch, Number]
             for position, write in enumerate(left)
             if not any(write[0].meets(newer[0]) for newer in left[:position])
         ]
-        first = min(free, key=lambda one: one[1])
+        first = min(free, key=lambda write: write[1])
         left.remove(first)
         ordered.append(first)
     return ordered

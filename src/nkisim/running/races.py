@@ -84,11 +84,11 @@ class _Judge:
         self._order: Order | None = None
         self._provenance: Provenance | None = None
 
-    def ordered(self, one: Use, two: Use) -> bool:
+    def ordered(self, first: Use, second: Use) -> bool:
         """Whether one use comes before the other on every device."""
         if self._order is None:
             self._order = Order(self._log)
-        return self._order.has(one.event, two.event)
+        return self._order.has(first.event, second.event)
 
     def provenance(self, use: Use) -> int:
         """Where the value of a write comes from."""
@@ -190,12 +190,12 @@ def _conflicts(cores: tuple[_CoreUses, _CoreUses], both: Flags) -> Iterator[tupl
     writers = _Users(cores[1], differing)
     for covered in cores[0].uses:
         if covered.use.writes:
-            for two in writers.of(covered.pieces):
-                yield covered.use, two
+            for use in writers.of(covered.pieces):
+                yield covered.use, use
     for reader in (0, 1):
-        own, other = cores[reader], cores[1 - reader]
-        writers = _Users(other, own.touched)
-        for covered in own.uses:
+        reading, other = cores[reader], cores[1 - reader]
+        writers = _Users(other, reading.touched)
+        for covered in reading.uses:
             if not covered.use.writes:
                 for write in writers.of(_unlike(covered, other)):
                     pair = (covered.use, write)
@@ -207,8 +207,8 @@ def _unlike(read: _Covered, other: _CoreUses) -> Ints:
     pieces, seen = read.pieces, read.seen
     if seen is None:
         return pieces
-    alike = (seen == other.left[pieces]) & other.single[pieces] & (seen != _NEVER)
-    unlike: Ints = pieces[~alike]
+    same = (seen == other.left[pieces]) & other.single[pieces] & (seen != _NEVER)
+    unlike: Ints = pieces[~same]
     return unlike
 
 
@@ -226,9 +226,9 @@ class _Users:
 
     def of(self, pieces: Ints) -> list[Use]:
         """The writers of any of the pieces, each once, in program order."""
-        asked = pieces[self._asked[pieces]].tolist()
-        found = {id(use): use for piece in asked for use in self._writers[piece]}
-        return sorted(found.values(), key=lambda use: (use.event.number, use.operand))
+        written = pieces[self._asked[pieces]].tolist()
+        users = {id(use): use for piece in written for use in self._writers[piece]}
+        return sorted(users.values(), key=lambda use: (use.event.number, use.operand))
 
 
 def _pieces(use: Use, edges: Ints) -> Ints:

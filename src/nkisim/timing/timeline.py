@@ -92,7 +92,7 @@ class Timeline:
         """The busiest engine; "latency" when none is busy for half of the time."""
         if not self.makespan_ns:
             return "nothing"
-        name = max(self.busy_ns, key=lambda one: self.busy_ns[one])
+        name = max(self.busy_ns, key=lambda engine: self.busy_ns[engine])
         return name if self.busy_ns[name] >= 0.5 * self.makespan_ns else "latency"
 
     @property
