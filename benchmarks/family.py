@@ -119,11 +119,11 @@ def signals(reading: Reading) -> Iterator[Finding]:
 
 def _published(row: Row, reading: Reading) -> Finding:
     """A published kernel's stream, timed by the same model."""
-    run = nkisim.run(row.kernel, *row.arguments, target=row.target, values=False, **row.options)
+    run = nkisim.run(row.kernel, *row.arguments, machine=row.machine, values=False, **row.options)
     line = schedule(run.trace, run.machine, reading, memory=run.memory)
     return Finding(
         name=f"  {_PUBLISHED[row.number]}, {row.dtype}",
-        machine=row.target,
+        machine=row.machine,
         figure=line.makespan_ns / 1e3,
         unit="us",
         remark=f"published {row.published_us:,.0f} us",

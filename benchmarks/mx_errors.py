@@ -186,7 +186,7 @@ def errors_of(channels: int, data: str) -> list[MxError]:
 
 def simulated(x: Array, w: Array) -> Array:
     """w[K, M].T @ x[K, N] of bf16 matrices by nkisim's quantize_mx and nc_matmul_mx, float32."""
-    return np.asarray(run(_mx_matmul, _packed(x), _packed(w), target=TRN3).outputs)
+    return np.asarray(run(_mx_matmul, _packed(x), _packed(w), machine=TRN3).outputs)
 
 
 def _packed(values: Array) -> Array:

@@ -315,7 +315,7 @@ def time_scatter(
         nkisim.Spec((step_count(shape), machine.partitions, shape.c_out), dtype),
         nkisim.Spec((shape.c_out,), "float32"),
         shape,
-        target=machine,
+        machine=machine,
         values=False,
     )
     return schedule(run.trace, run.machine, reading, memory=run.memory).makespan_ns

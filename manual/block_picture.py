@@ -78,28 +78,30 @@ def residual_block() -> str:
 
 
 def loop_drain() -> str:
-    """The first turns of a hardware loop."""
-    kernel, arguments = EXAMPLES["rolled_copy"]
-    run = nkisim.run(kernel, *arguments, target="trn2", lnc=1, values=False)
+    """The first iterations of a hardware loop."""
+    kernel, arguments = EXAMPLES["looped_copy"]
+    run = nkisim.run(kernel, *arguments, machine="trn2", lnc=1, values=False)
     timeline = schedule(run.trace, run.machine)
     repeated = timeline.elisions[0]
-    turns = [ns for _, ns in timeline.events.barriers if ns <= repeated.at_ns]
+    iterations = [ns for _, ns in timeline.events.barriers if ns <= repeated.at_ns]
     clock = Clock(_LEFT, _RIGHT, 0, repeated.at_ns)
     each = repeated.ns_per_iteration / 1e3
     parts = _head(
-        "A loop drains at every turn",
-        f"Copying tiles in a hardware loop: {each:.1f} us a turn. Nothing of the next turn starts"
+        "A loop drains at every iteration",
+        f"Copying tiles in a hardware loop: {each:.1f} us an iteration. Nothing of the next starts"
         f" before the last byte of this one. Modelled, trn2, constants {TRN2.constants}.",
     )
     drawn, top = Lanes([timeline], clock), 96.0
     parts += [*drawn.empty(top), *drawn.work(timeline, top)]
-    for ns in turns:
+    for ns in iterations:
         x = clock.px(ns)
         parts += [line((x, top - 12), (x, top + drawn.height), "mark")]
     parts += axis(clock, top + drawn.height + 6, 5_000)
     y = top + drawn.height + 58
     parts += legend(every_op([timeline]), _LEFT, y)
-    parts += [text((_LEFT + 150, y), "dashed: the end of a turn, all engines and queues empty", 13)]
+    parts += [
+        text((_LEFT + 150, y), "dashed: the end of an iteration, all engines and queues empty", 13)
+    ]
     return picture((_WIDTH, y + 22), "The drain of a loop, modelled", parts)
 
 
@@ -108,7 +110,7 @@ def two_cores(page: Path) -> str:
     source = page.read_text(encoding="utf-8").split('title="two_cores.py"\n')[1].split("```")[0]
     kernel = Kernel(_loaded(source))[2]
     argument = Spec((4096, 2048), "bfloat16")
-    run = nkisim.run(kernel, argument, target="trn2", values=False)
+    run = nkisim.run(kernel, argument, machine="trn2", values=False)
     both = schedule_launch(run.traces, run.machine, Reading.default, memories=run.memories)
     clock = Clock(_LEFT, _RIGHT, 0, max(timeline.makespan_ns for timeline in both))
     parts = _head(
@@ -148,7 +150,7 @@ def _conv(end: Epilogue) -> Timeline:
 
 
 def _timed(kernel: Callable[..., Any], arguments: int = 1) -> Timeline:
-    run = nkisim.run(kernel, *[_FLAT] * arguments, target="trn2", lnc=1, values=False)
+    run = nkisim.run(kernel, *[_FLAT] * arguments, machine="trn2", lnc=1, values=False)
     return schedule(run.trace, run.machine)
 
 

@@ -73,7 +73,7 @@ def _panel(corner: tuple[float, float], model: str, title: str) -> Iterator[str]
     points = " ".join("{:.1f},{:.1f}".format(*_place(corner, *end)) for end in ends)
     yield f'<polyline points="{points}" class="roof"/>'
     whole = sum(layer.ns for layer in layers)
-    for layer in sorted(layers, key=lambda one: -one.ns):
+    for layer in sorted(layers, key=lambda layer: -layer.ns):
         x, y = _place(corner, 2 * layer.macs / layer.hbm_bytes, 2 * layer.macs / layer.ns / 1e3)
         radius = max(2.5, 30 * sqrt(layer.ns / whole))
         colour = _COLOURS.get(layer.price.bound, _OTHER)

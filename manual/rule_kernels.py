@@ -16,7 +16,7 @@ class Launch:
     """A kernel, on so many programs, compiled for logical cores of so many."""
 
     kernel: Callable[[], Any]
-    target: str = "trn2"
+    machine: str = "trn2"
     programs: int = 1
     lnc: int = 1
 
@@ -77,9 +77,9 @@ def a_bank_each_loop():
 def refill_at_the_end():
     x, window, result = far((4, 128, 16)), tile((128, 16)), tile((128, 16))
 
-    def body(turn):
+    def body(iteration):
         nisa.tensor_copy(result, window)
-        nisa.dma_copy(window, x.select(0, turn))
+        nisa.dma_copy(window, x.select(0, iteration))
 
     nl.fori_loop(0, 4, body)
 
@@ -87,8 +87,8 @@ def refill_at_the_end():
 def load_at_the_top():
     x, window, result = far((4, 128, 16)), tile((128, 16)), tile((128, 16))
 
-    def body(turn):
-        nisa.dma_copy(window, x.select(0, turn))
+    def body(iteration):
+        nisa.dma_copy(window, x.select(0, iteration))
         nisa.tensor_copy(result, window)
 
     nl.fori_loop(0, 4, body)
@@ -122,7 +122,7 @@ def range_in_loop():
     cell = tile((1, 1))
 
     def outer(_):
-        for _turn in range(2):
+        for _iteration in range(2):
             nisa.memset(cell, 0.0)
 
     nl.fori_loop(0, 2, outer)
@@ -150,14 +150,14 @@ def no_loop():
         nisa.memset(cell, 0.0)
 
 
-def two_chains_in_a_bank():
+def two_groups_in_a_bank():
     weights, sums = tile(), bank((128, 256))
     for step in range(2):
         nisa.nc_matmul(sums[:, :128], weights, weights, accumulate=step > 0)
         nisa.nc_matmul(sums[:, 128:], weights, weights, accumulate=step > 0)
 
 
-def a_bank_each_chain():
+def a_bank_each_group():
     weights, left, right = tile(), bank(), bank()
     for step in range(2):
         nisa.nc_matmul(left, weights, weights, accumulate=step > 0)
@@ -332,15 +332,15 @@ def transpose_all():
     gathered_rows(skip=False)
 
 
-def on(target, breaks, keeps):
+def on(machine, breaks, keeps):
     """A pair on one program of a machine."""
-    return Pair(Launch(breaks, target), Launch(keeps, target))
+    return Pair(Launch(breaks, machine), Launch(keeps, machine))
 
 
 PAIRS = {
     "psum-across-loop": on("trn2", bank_of_the_kernel, bank_of_the_body),
     "psum-in-two-loops": on("trn2", one_bank_two_loops, a_bank_each_loop),
-    "sbuf-refill-across-turns": on("trn2", refill_at_the_end, load_at_the_top),
+    "sbuf-refill-across-iterations": on("trn2", refill_at_the_end, load_at_the_top),
     "loop-trips": on("trn2", too_many_trips, as_many_trips_as_run),
     "zero-trips-on-two-cores": Pair(
         Launch(no_trips, programs=2, lnc=2), Launch(a_loop, programs=2, lnc=2)
@@ -353,8 +353,8 @@ PAIRS = {
     "loop-on-one-program": Pair(Launch(a_loop, lnc=2), Launch(no_loop, lnc=2)),
     "grid-above-lnc": Pair(Launch(no_loop, programs=2, lnc=1), Launch(no_loop, programs=2, lnc=2)),
     "grid-below-lnc": Pair(Launch(no_loop, lnc=2), Launch(no_loop, lnc=1)),
-    "psum-chains": on("trn1", two_chains_in_a_bank, a_bank_each_chain),
-    "psum-chains-untested": on("trn2", two_chains_in_a_bank, a_bank_each_chain),
+    "psum-groups": on("trn1", two_groups_in_a_bank, a_bank_each_group),
+    "psum-groups-untested": on("trn2", two_groups_in_a_bank, a_bank_each_group),
     "accumulate-none-reuse": on("trn2", none_on_a_used_bank, none_on_a_fresh_bank),
     "stationary-two-free-dims": on("trn2", stationary_in_two_dims, stationary_in_one_dim),
     "bf16-transpose-psum": on("trn1", transpose_into_bf16, transpose_into_fp32),

@@ -58,7 +58,7 @@ def render() -> str:
     """The whole page."""
     parts = (
         *(HEAD, table(("strength", "means", "nkisim"), _strengths()), USE),
-        table(("rule", "strength", "by default", "targets", "forbids"), _overview()),
+        table(("rule", "strength", "by default", "machines", "forbids"), _overview()),
         *(ONE_BY_ONE, *map(_section, RULES.values())),
         *(OURS, SOURCE_HEAD, *(f"- **{key}**: {what}\n" for key, what in SOURCES.items())),
     )
@@ -80,7 +80,7 @@ def _overview() -> Iterator[tuple[str, ...]]:
     for rule in RULES.values():
         link = f"[`{rule.name}`](#{rule.name})"
         state = DEFAULT.state_of(rule).value
-        yield link, rule.strength.name, state, rule.targets, rule.forbids
+        yield link, rule.strength.name, state, rule.machines, rule.forbids
 
 
 def _section(rule: DeviceRule) -> str:
@@ -88,7 +88,7 @@ def _section(rule: DeviceRule) -> str:
     return (
         f"### {rule.name}\n\n"
         f"Forbids {rule.forbids}. Strength {rule.strength.name} ({rule.strength.value}), applied to"
-        f" {rule.targets}.\n\n"
+        f" {rule.machines}.\n\n"
         f"- Reported: {rule.reported}.\n"
         f"- Source: {rule.source}. Seen on: {rule.seen_on}.\n"
         f"- Instead: {rule.remedy}.\n\n"
@@ -98,6 +98,6 @@ def _section(rule: DeviceRule) -> str:
 
 def _kernel(what: str, launch: Launch) -> str:
     programs = f"{launch.programs} program{'s' if launch.programs > 1 else ''}"
-    where = f"{launch.target}, {programs}, logical cores of {launch.lnc}"
+    where = f"{launch.machine}, {programs}, logical cores of {launch.lnc}"
     source = inspect.getsource(launch.kernel)
     return f"{what} ({where}):\n\n```py\n{source}```\n\n"

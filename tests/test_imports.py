@@ -260,8 +260,6 @@ def test_no_files_name_each_other_in_a_circle():
 
 # Folders that name each other today. A pair that is gone leaves this list; none is added.
 ENTANGLED = {
-    ("nkisim.lint", "nkisim.lint.checks"),
-    ("nkisim.memory", "nkisim.tensors"),
     ("trnconv.forms.direct", "trnconv.forms.direct.array"),
 }
 

@@ -30,8 +30,8 @@ SPANS = {
     "trnconv/pytorch/lazy/attention/test_scaled_dot_product.py": "deferred_mask index_values masks",
     "trnconv/pytorch/operators/test_attention.py": "trnconv.pytorch.backends.kernel_place",
     "nkisim/commands/test_kernel_files.py": "argument_words kernel_call run_command trace_command",
-    "nkisim/device_rules/test_rulebook.py": """instruction_rules loop_rules watch
-        nkisim.isa.on_devices nkisim.memory.chains""",
+    "nkisim/device_rules/test_rulebook.py": """instruction_rules loop_rules rule_monitor
+        nkisim.isa.on_devices nkisim.memory.accumulation_groups""",
     "nkisim/isa/test_activate2.py": "exponential",
     "nkisim/isa/test_activation.py": "accumulators nkisim.running.overlap",
     "nkisim/isa/test_elementwise.py": "operator_rules",
@@ -40,7 +40,8 @@ SPANS = {
     "nkisim/isa/test_operands.py": "contract rules",
     "nkisim/isa/test_search.py": "gpsimd_search",
     "nkisim/isa/test_tensor_scalar.py": "scalars",
-    "nkisim/lint/test_clean_kernels.py": "bindings kinds vocabulary",
+    "nkisim/lint/test_clean_kernels.py": """analysis.bindings analysis.kinds
+        analysis.vocabulary""",
     "nkisim/lint/test_nki_library.py": "review",
     "nkisim/lint/test_reach.py": "examine live review text",
     "nkisim/lint/test_report.py": "__main__",
@@ -52,13 +53,13 @@ SPANS = {
     "nkisim/numerics/operators/test_operator.py": "nkisim.numerics.operators",
     "nkisim/running/test_kernel.py": "host_arrays launch session",
     "nkisim/running/test_loop_nest.py": "loop_checks nkisim.language.control",
-    "nkisim/running/test_races.py": """joint_log order provenance nkisim.memory.storage
-        nkisim.tensors.footprint""",
+    "nkisim/running/test_races.py": """access_log order provenance nkisim.memory.storage
+        nkisim.memory.footprint""",
     "nkisim/surface/test_comparison.py": """nkisim.collectives nkisim.isa nkisim.language
         nkisim.language.tile_size""",
     "nkisim/tensors/test_offsets.py": "indirection",
     "nkisim/tensors/test_scalars.py": "registers nkisim.isa.run_time_scalars",
-    "nkisim/tensors/test_tensor.py": "layout strided_tensor",
+    "nkisim/tensors/test_tensor.py": "strided_tensor nkisim.memory.layout",
     "nkisim/test_public_calls.py": "errors kinds language.creation",
     "nkisim/test_random_kernels.py": "isa running.races",
     "nkisim/test_shipped_idioms.py": "isa language",

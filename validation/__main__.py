@@ -98,7 +98,7 @@ def compare_measured(rows: Sequence[Row], options: argparse.Namespace) -> None:
     """Model rows with constants that were measured on a device; no page is written."""
     machine = read_machine(options.measured)
     base = machine.name.partition("@")[0]
-    own = [replace(row, target=machine.name) for row in rows if row.target == base]
+    own = [replace(row, machine=machine.name) for row in rows if row.machine == base]
     print(f"{base}, constants {machine.constants}: {len(own)} of {len(rows)} rows are of {base}")
     for row in own:
         print(progress(Outcome(row, model(row)), {}, held=False), flush=True)
@@ -127,7 +127,7 @@ def progress(outcome: Outcome, predictions: dict[str, Prediction], *, held: bool
     predict_too = held and set_of(row) == HELD
     when = f"  predicted {predicted(outcome, predictions)}" if predict_too else ""
     return (
-        f"{row.number:>4}  {row.title:<45} {row.target} {row.dtype:<9}"
+        f"{row.number:>4}  {row.title:<45} {row.machine} {row.dtype:<9}"
         f" published {duration(row.published_us):>9}  modelled {duration(modelled.default_us):>9}"
         f"  ratio {outcome.ratio:.2f}  {modelled.bound}{when}"
     )

@@ -17,7 +17,7 @@ def _step(number: str, what: str, milliseconds: float, stream: str, gemm: gemm_g
     return Row(
         number=number,
         title=f"GEMM 4096 x 8192 x 8192, {what}",
-        target="trn1",
+        machine="trn1",
         dtype="bfloat16",
         published_us=round(milliseconds * 1e3, 1),
         source=SOURCE,
@@ -32,7 +32,7 @@ AUTOCOMP_ROWS = (
     Row(
         number="32a",
         title="GEMM 4096 x 8192 x 8192, tiled, later compiler",
-        target="trn1",
+        machine="trn1",
         dtype="bfloat16",
         published_us=20_990,
         source=SOURCE,

@@ -25,7 +25,7 @@ CONV2D = (
     Row(
         number="17",
         title="conv2d 3 x 3, 256 to 256 channels, 224 x 224",
-        target="trn2",
+        machine="trn2",
         dtype="float16",
         published_us=824,
         source=CS149,
@@ -41,7 +41,7 @@ CONV2D = (
     Row(
         number="17b",
         title="conv2d 3 x 3 and max pooling 2 x 2, 256 to 256 channels, 224 x 224",
-        target="trn2",
+        machine="trn2",
         dtype="float16",
         published_us=825,
         source=CS149,
@@ -53,7 +53,7 @@ CONV2D = (
     Row(
         number="18",
         title="conv2d 3 x 3, 256 to 256 channels, 224 x 224",
-        target="trn2",
+        machine="trn2",
         dtype="float32",
         published_us=3_832,
         source=CS149,
@@ -66,7 +66,7 @@ CONV2D = (
     Row(
         number="18b",
         title="conv2d 3 x 3 and max pooling 2 x 2, 256 to 256 channels, 224 x 224",
-        target="trn2",
+        machine="trn2",
         dtype="float32",
         published_us=3_830,
         source=CS149,
@@ -83,7 +83,7 @@ CONV1D = (
     Row(
         number="27",
         title="depthwise conv1d, baseline",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=8_007,
         source=AUTOCOMP,
@@ -98,7 +98,7 @@ CONV1D = (
     Row(
         number="28",
         title="depthwise conv1d, step 3: loops fused",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=7_934,
         source=AUTOCOMP,
@@ -111,7 +111,7 @@ CONV1D = (
     Row(
         number="29",
         title="depthwise conv1d, step 4: outputs in PSUM",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=5_602,
         source=AUTOCOMP,
@@ -127,7 +127,7 @@ CONV1D = (
     Row(
         number="30",
         title="depthwise conv1d, step 5: filter in PSUM",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=4_955,
         source=AUTOCOMP,
@@ -140,7 +140,7 @@ CONV1D = (
     Row(
         number="31",
         title="depthwise conv1d, step 6: tile hint",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=461,
         source=AUTOCOMP,

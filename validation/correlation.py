@@ -100,7 +100,7 @@ class _Plot:
         row = outcome.row
         x, y = self._x(row.published_us), self._y(outcome.modelled.default_us)
         title = f"<title>{escape(row.number)}: {escape(row.title)}, {outcome.ratio:.2f}</title>"
-        colour = _COLOURS[row.target]
+        colour = _COLOURS[row.machine]
         fill = colour if set_of(row) == HELD else "none"
         return (
             f'<path d="{_marker(row.group, x, y)}" stroke="{colour}" stroke-width="1.4"'
@@ -110,7 +110,7 @@ class _Plot:
     def _legend(self) -> Iterator[str]:
         x, y = _LEFT + _SIDE + 24, _TOP + 16
         used = [outcome.row for outcome in self.outcomes]
-        machines = [name for name in _COLOURS if any(row.target == name for row in used)]
+        machines = [name for name in _COLOURS if any(row.machine == name for row in used)]
         for name in machines:
             shape = f'<rect x="{x - 6}" y="{y - 9}" width="12" height="8" fill="{_COLOURS[name]}"/>'
             yield f'{shape}<text x="{x + 14}" y="{y}">{name}</text>'

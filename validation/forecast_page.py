@@ -83,7 +83,7 @@ They can be added with the command above and a newer checkout.
 
 """
 
-KNOWN = (  # side, torch's ms, the rolled kernel's ms
+KNOWN = (  # side, torch's ms, the looped kernel's ms
     (64, 1.450, 9.194),
     (128, 5.767, 22.686),
     (192, 12.97, 41.830),
@@ -114,26 +114,26 @@ def _table(forecasts: Sequence[Forecast], last: tuple[str, ...]) -> str:
     return table(columns, [_cells(forecast, last) for forecast in forecasts]) + "\n"
 
 
-def _cells(one: Forecast, last: tuple[str, ...]) -> list[str]:
-    low, high = one.interval_us
+def _cells(forecast: Forecast, last: tuple[str, ...]) -> list[str]:
+    low, high = forecast.interval_us
     cells = [
-        one.kernel,
-        one.shape,
-        f"{one.machine} {one.dtype}",
-        duration(one.default_us),
+        forecast.kernel,
+        forecast.shape,
+        f"{forecast.machine} {forecast.dtype}",
+        duration(forecast.default_us),
         f"{duration(low)} to {duration(high)}",
-        one.constants,
-        one.recipe if last == ("plan", "command") else f"`{one.recipe}`",
+        forecast.constants,
+        forecast.recipe if last == ("plan", "command") else f"`{forecast.recipe}`",
     ]
-    return [*cells, f"`{one.command}`"] if "command" in last else cells
+    return [*cells, f"`{forecast.command}`"] if "command" in last else cells
 
 
 def _known() -> str:
     lines = [
-        (f"32 x {side} x {side}", f"{torch_ms:g} ms", f"{rolled_ms:g} ms")
-        for side, torch_ms, rolled_ms in KNOWN
+        (f"32 x {side} x {side}", f"{torch_ms:g} ms", f"{looped_ms:g} ms")
+        for side, torch_ms, looped_ms in KNOWN
     ]
-    columns = ("image", "PyTorch, two cores, published", "rolled NKI kernel, published")
+    columns = ("image", "PyTorch, two cores, published", "looped NKI kernel, published")
     return table(columns, lines) + "\n"
 
 

@@ -41,7 +41,7 @@ TRN1_LADDER = (
     Row(
         number="1",
         title="GEMM 4096 x 8192 x 8192, tiled",
-        target="trn1",
+        machine="trn1",
         dtype="bfloat16",
         published_us=51_800,
         source=TUTORIAL,
@@ -54,7 +54,7 @@ TRN1_LADDER = (
     Row(
         number="2",
         title="GEMM 4096 x 8192 x 8192, loads hoisted",
-        target="trn1",
+        machine="trn1",
         dtype="bfloat16",
         published_us=42_960,
         source=TUTORIAL,
@@ -67,7 +67,7 @@ TRN1_LADDER = (
     Row(
         number="3",
         title="GEMM 4096 x 8192 x 8192, blocks of 2 x 2",
-        target="trn1",
+        machine="trn1",
         dtype="bfloat16",
         published_us=22_070,
         source=TUTORIAL,
@@ -79,7 +79,7 @@ TRN1_LADDER = (
     Row(
         number="4",
         title="GEMM 4096 x 8192 x 8192, all blocked",
-        target="trn1",
+        machine="trn1",
         dtype="bfloat16",
         published_us=6_970,
         source=TUTORIAL,
@@ -96,7 +96,7 @@ TRN2_LADDER = (
     Row(
         number="5",
         title="GEMM 4096 x 8192 x 8192, tiled",
-        target="trn2",
+        machine="trn2",
         dtype="float32",
         published_us=39_890,
         source=OPTIMIZATION,
@@ -107,7 +107,7 @@ TRN2_LADDER = (
     Row(
         number="6",
         title="GEMM 4096 x 8192 x 8192, loads hoisted",
-        target="trn2",
+        machine="trn2",
         dtype="float32",
         published_us=28_200,
         source=OPTIMIZATION,
@@ -118,7 +118,7 @@ TRN2_LADDER = (
     Row(
         number="7",
         title="GEMM 4096 x 8192 x 8192, blocks of 2 x 2",
-        target="trn2",
+        machine="trn2",
         dtype="float32",
         published_us=28_410,
         source=OPTIMIZATION,
@@ -132,7 +132,7 @@ TRN2_LADDER = (
     Row(
         number="8",
         title="GEMM 4096 x 8192 x 8192, all blocked",
-        target="trn2",
+        machine="trn2",
         dtype="float32",
         published_us=28_300,
         source=OPTIMIZATION,
@@ -155,7 +155,7 @@ CUBES = (
     Row(
         number="9",
         title="GEMM 2048³, two levels of K",
-        target="trn2",
+        machine="trn2",
         dtype="bfloat16",
         published_us=_cube_us(90.92),
         published_as="90.92 % MFU",
@@ -170,7 +170,7 @@ CUBES = (
     Row(
         number="10a",
         title="GEMM 2048³, one PSUM accumulator",
-        target="trn2",
+        machine="trn2",
         dtype="bfloat16",
         published_us=_cube_us(59.5),
         published_as="59.5 % MFU",
@@ -183,7 +183,7 @@ CUBES = (
     Row(
         number="10b",
         title="GEMM 2048³, two PSUM accumulators",
-        target="trn2",
+        machine="trn2",
         dtype="bfloat16",
         published_us=_cube_us(82.9),
         published_as="82.9 % MFU",
@@ -198,7 +198,7 @@ CUBES = (
     Row(
         number="10c",
         title="GEMM 2048³, skewed accumulators",
-        target="trn2",
+        machine="trn2",
         dtype="bfloat16",
         published_us=_cube_us(83.7),
         published_as="83.7 % MFU",
@@ -211,7 +211,7 @@ CUBES = (
     Row(
         number="11a",
         title="GEMM 2048³, loads in the inner loop",
-        target="trn2",
+        machine="trn2",
         dtype="bfloat16",
         published_us=_cube_us(16),
         published_as="about 16 % MFU",
@@ -228,7 +228,7 @@ CUBES = (
     Row(
         number="11b",
         title="GEMM 2048³, streaming loads",
-        target="trn2",
+        machine="trn2",
         dtype="bfloat16",
         published_us=_cube_us(89.5),
         published_as="89.5 % MFU",
@@ -241,7 +241,7 @@ CUBES = (
     Row(
         number="12",
         title="GEMM 2048³, lhs transposed by DMA",
-        target="trn2",
+        machine="trn2",
         dtype="bfloat16",
         published_us=_cube_us(89.26),
         published_as="89.26 % MFU",
@@ -257,7 +257,7 @@ NKIBENCH_ROWS = (
     Row(
         number="39",
         title="GEMM 4096 x 5120 x 12288",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=35_200,
         source=NKIBENCH,
@@ -270,7 +270,7 @@ NKIBENCH_ROWS = (
     Row(
         number="40",
         title="GEMM 4096 x 2048 x 10944, lhs transposed",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=9_610,
         source=NKIBENCH,
@@ -283,7 +283,7 @@ NKIBENCH_ROWS = (
     Row(
         number="45",
         title="batched GEMM 16 x 4096 x 64 x 4096",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=4_611,
         source=NKIBENCH,

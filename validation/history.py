@@ -70,19 +70,19 @@ VERSIONS = (
                 " 655 GB/s where 368 is the limit",
             ),
             Change(
-                "turns of hardware loops",
-                "the unrolled stream and a pause a turn",
-                "everything drains at every turn",
+                "iterations of hardware loops",
+                "the unrolled stream and a pause an iteration",
+                "everything drains at every iteration",
                 "profiles of device users (KILN); an empty body costs 1.4 us on trn1, notes of"
                 " nki-library say 4 to 9 us for trn2",
                 ("V27a", "V27b"),
             ),
             Change(
-                "`loop_turn_ns` (was `loop_iteration_ns`)",
+                "`loop_iteration_ns`",
                 "4 us, pessimistic 9",
                 "trn1 1.4 us (to 4); trn2, trn3 4 us (1.4 to 9)",
-                "the drain is now modelled by itself; with 1.4 us on trn2 rolled convolutions came"
-                " out 3.6 us a turn too fast",
+                "the drain is now modelled by itself; with 1.4 us on trn2 looped convolutions came"
+                " out 3.6 us an iteration too fast",
                 ("V27a", "V60", "V63"),
             ),
             Change(

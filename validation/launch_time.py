@@ -20,12 +20,12 @@ class LaunchTime:
     makespan_ns: float  # without launch
     launch_ns: float
     bound: str  # the busiest engine of the core that ends last
-    scheduled: int  # instructions looked at, of all cores; turns of a loop that repeat are not
+    scheduled: int  # instructions looked at, of all cores; iterations of a loop that repeat are not
 
 
 def launch_time(run: Run, machine: Machine, reading: Reading = Reading.default) -> LaunchTime:
     """The launch ends with the slower of its cores; both are on one clock."""
     timelines = schedule_launch(run.traces, machine, reading, memories=run.memories)
-    last = max(timelines, key=lambda one: one.makespan_ns)
+    last = max(timelines, key=lambda timeline: timeline.makespan_ns)
     scheduled = sum(len(timeline.events) for timeline in timelines)
     return LaunchTime(last.makespan_ns, last.launch_ns, last.bound, scheduled)

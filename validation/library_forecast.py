@@ -17,7 +17,7 @@ import nkisim
 from nkisim import Kernel, Spec
 from nkisim.errors import NkiValidationError
 from nkisim.machine import Machine
-from nkisim.running.target import TARGET_VARIABLE
+from nkisim.running.environment import TARGET_VARIABLE
 from trnconv.cases import find
 from validation.forecast import MACHINES, Forecast, in_words, three_readings
 from validation.launch_time import launch_time
@@ -143,7 +143,7 @@ def _forecast(call: Call, machine: Machine) -> Forecast | dict[str, str]:
         return {**what, "why": f"the checkout has no module `{error.name}`"}
     launched = kernel if isinstance(kernel, Kernel) else nkisim.jit(kernel)
     try:
-        run = nkisim.run(launched[1], target=machine, values=False, lnc=1, **call.arguments)
+        run = nkisim.run(launched[1], machine=machine, values=False, lnc=1, **call.arguments)
     except (NkiValidationError, AttributeError) as error:
         return {**what, "why": f"nkisim refuses it: {str(error).splitlines()[0]}"}
     return Forecast(
@@ -168,7 +168,7 @@ def _module(name: str) -> ModuleType:
 
 @contextmanager
 def _imported(checkout: Path, machine: Machine) -> Iterator[None]:
-    """The library importable, for one target: its modules read the target when imported."""
+    """The library importable, for one machine: its modules read the machine when imported."""
     marks = sorted(checkout.rglob(str(Path(PACKAGE, "nkilib", "__init__.py"))))
     if not marks:
         raise FileNotFoundError(

@@ -28,7 +28,7 @@ NORMS = (
     Row(
         number="41a",
         title="x w + z, normalised, 4096 x 2048 x 2048",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=2_667,
         source=NKIBENCH,
@@ -42,7 +42,7 @@ NORMS = (
     Row(
         number="41b",
         title="normalised x, times w, 4096 x 1024 x 2048",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=1_056,
         source=NKIBENCH,
@@ -54,7 +54,7 @@ NORMS = (
     Row(
         number="41c",
         title="normalised x + z, times w, 4096 x 1024 x 2048",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=1_222,
         source=NKIBENCH,
@@ -70,7 +70,7 @@ PRODUCTS = (
     Row(
         number="42a",
         title="SwiGLU 4096 x 1024, 3072 wide",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=4_222,
         source=NKIBENCH,
@@ -82,7 +82,7 @@ PRODUCTS = (
     Row(
         number="42b",
         title="x w + x a b, 4096 x 5120 x 12288, rank 128",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=30_170,
         source=NKIBENCH,
@@ -94,7 +94,7 @@ PRODUCTS = (
     Row(
         number="42c",
         title="attention of 16 heads on 8, 4096 x 128",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=19_110,
         source=NKIBENCH,
@@ -109,7 +109,7 @@ OTHERS = (
     Row(
         number="45b",
         title="RoPE 128 x 262,144",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=4_333,
         source=NKIBENCH,
@@ -121,7 +121,7 @@ OTHERS = (
     Row(
         number="45c",
         title="softmax of 16 products 4096 x 64 x 4096",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=12_000,
         source=NKIBENCH,
@@ -133,7 +133,7 @@ OTHERS = (
     Row(
         number="45d",
         title="mamba, 256 channels, 7,168 steps",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=2_889,
         source=NKIBENCH,

@@ -40,10 +40,10 @@ class Wish:
 
 
 WANTED = (
-    Wish(FITTED, "median \\|error\\|", lambda one: one.median_error, 0.08, at_most=True),
-    Wish(HELD, "median \\|error\\|", lambda one: one.median_error, 0.15, at_most=True),
-    Wish(HELD, "rows within 40 %", lambda one: one.within_40 / one.rows, 0.85),
-    Wish(HELD, "rows inside the interval", lambda one: one.inside / one.rows, 0.75),
+    Wish(FITTED, "median \\|error\\|", lambda summary: summary.median_error, 0.08, at_most=True),
+    Wish(HELD, "median \\|error\\|", lambda summary: summary.median_error, 0.15, at_most=True),
+    Wish(HELD, "rows within 40 %", lambda summary: summary.within_40 / summary.rows, 0.85),
+    Wish(HELD, "rows inside the interval", lambda summary: summary.inside / summary.rows, 0.75),
 )
 
 
@@ -132,7 +132,7 @@ def _cells(outcome: Outcome) -> list[str]:
         row.number,
         row.group,
         row.title,
-        f"{row.target} {row.dtype}{cores}",
+        f"{row.machine} {row.dtype}{cores}",
         published,
         duration(modelled.default_us),
         f"{outcome.ratio:.2f}",
@@ -226,29 +226,29 @@ def _span(outcome: Outcome) -> str:
     return f"with the source's launch of {duration(row.launch_us)}"
 
 
-def _sensitivity(found: Mapping[str, Any] | None) -> str:
-    if found is None:
+def _sensitivity(record: Mapping[str, Any] | None) -> str:
+    if record is None:
         return ""
     intro = page_text.SENSITIVITY.format(
-        rows=found["rows"], most=found["most_instructions"], version=found["constants"]
+        rows=record["rows"], most=record["most_instructions"], version=record["constants"]
     )
     columns = (
         *("constant", "trn1", "trn2", "median \\|error\\|, less / more, points", "median ratio"),
         *("rows moved by more than 1 %", "largest move"),
     )
     return (
-        intro + table(columns, [_sensitivity_cells(finding) for finding in found["found"]]) + "\n"
+        intro + table(columns, [_sensitivity_cells(finding) for finding in record["found"]]) + "\n"
     )
 
 
-def _sensitivity_cells(one: Mapping[str, Any]) -> tuple[str, ...]:
-    values = [one["tried"].get(machine, "-") for machine in ("trn1", "trn2")]
-    if one["untested"]:
-        return f"`{one['constant']}`", *values, "0", "0", "0", "**untested**"
-    errors = " / ".join(f"{100 * error:+.2f}" for error in one["median_error"])
-    ratios = " / ".join(f"{ratio:+.4f}" for ratio in one["median_ratio"])
-    largest = f"{100 * one['largest']:+.1f} % (row {one['largest_row']})"
-    return f"`{one['constant']}`", *values, errors, ratios, str(one["moved"]), largest
+def _sensitivity_cells(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    values = [entry["tried"].get(machine, "-") for machine in ("trn1", "trn2")]
+    if entry["untested"]:
+        return f"`{entry['constant']}`", *values, "0", "0", "0", "**untested**"
+    errors = " / ".join(f"{100 * error:+.2f}" for error in entry["median_error"])
+    ratios = " / ".join(f"{ratio:+.4f}" for ratio in entry["median_ratio"])
+    largest = f"{100 * entry['largest']:+.1f} % (row {entry['largest_row']})"
+    return f"`{entry['constant']}`", *values, errors, ratios, str(entry["moved"]), largest
 
 
 def _library(entries: Sequence[dict[str, Any]]) -> str:
@@ -262,5 +262,5 @@ def _library_cells(entry: dict[str, Any]) -> tuple[str, ...]:
     error, tolerance = (
         "-" if entry[name] is None else str(entry[name]) for name in ("max_error", "tolerance")
     )
-    commit, target = entry["commit"][:7], entry.get("target", "")
-    return (entry["kernel"], target, commit, str(entry["cases"]), error, tolerance, entry["note"])
+    commit, machine = entry["commit"][:7], entry.get("machine", "")
+    return (entry["kernel"], machine, commit, str(entry["cases"]), error, tolerance, entry["note"])

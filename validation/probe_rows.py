@@ -18,7 +18,7 @@ STREAMS = (
     Row(
         number="V25",
         title="8 products of [1, 4096] by 4096 x 4096",
-        target="trn1",
+        machine="trn1",
         dtype="bfloat16",
         published_us=1_022,
         published_as="262.6 GB/s of weights",
@@ -42,7 +42,7 @@ def _experts(letter: str, skipped: int, published_ms: float) -> Row:
         number=f"V26{letter}",
         group="data movement",
         title=f"256 loads [128, 6,528 B], {skipped} skipped",
-        target="trn1",
+        machine="trn1",
         dtype="uint8",
         published_us=1e3 * published_ms,
         source=DYNAMIC,
@@ -63,33 +63,35 @@ SKIPS = (
 )
 
 
-def _turns(letter: str, published_us: float, *, rolled: bool) -> Row:
+def _iterations(letter: str, published_us: float, *, looped: bool) -> Row:
     return Row(
         number=f"V27{letter}",
-        title="64 tensor_scalar [128, 64], " + ("in a loop" if rolled else "unrolled"),
-        target="trn1",
+        title="64 tensor_scalar [128, 64], " + ("in a loop" if looped else "unrolled"),
+        machine="trn1",
         dtype="float32",
         published_us=published_us,
         source=DYNAMIC,
         launch_us=LAUNCH_US,
         stream="A load, 64 instructions on one tile in place"
-        + (", one in a turn of a device loop" if rolled else "")
+        + (", one in an iteration of a device loop" if looped else "")
         + ", a store.",
         kernel=small_probes.halve_and_add,
         arguments=(Spec((128, 64), "float32"),),
-        options={"turns": 64, "rolled": rolled},
-        note="The number of turns is a register in the source, a number here." if rolled else "",
+        options={"iterations": 64, "looped": looped},
+        note="The number of iterations is a register in the source, a number here."
+        if looped
+        else "",
     )
 
 
-LOOPS = (_turns("a", 257, rolled=True), _turns("b", 161, rolled=False))
+LOOPS = (_iterations("a", 257, looped=True), _iterations("b", 161, looped=False))
 
 
 def _search(letter: str, width: int, published_ms: float) -> Row:
     return Row(
         number=f"V28{letter}",
         title=f"the 512 largest of {width:,}",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=1e3 * published_ms,
         source=SEARCH,
@@ -111,7 +113,7 @@ def _dequantise(letter: str, title: str, published_us: float, way: str, stream: 
         number=f"V29{letter}",
         group="instruction rates",
         title=f"dequantise [128, 4096], {title}",
-        target="trn1",
+        machine="trn1",
         dtype="float8_e4m3",
         published_us=published_us,
         source=DEQUANTISE,

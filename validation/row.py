@@ -18,7 +18,7 @@ class Row:
     number: str  # in the collection of published measurements; letters tell variants apart
     group: str = "whole kernels"  # one of GROUPS
     title: str
-    target: str
+    machine: str
     dtype: str
     published_us: float
     published_as: str = ""  # the figure as published, where it is not a time
@@ -36,8 +36,8 @@ class Row:
     note: str = ""  # one sentence: where modelled and published differ, and why
 
 
-def us_from_mfu(percent: float, target: str, flops: float) -> float:
+def us_from_mfu(percent: float, name: str, flops: float) -> float:
     """The time of so many operations at a share of the Tensor engine's peak."""
-    machine = find_machine(target)
+    machine = find_machine(name)
     peak_per_us = 2 * machine.partitions**2 * machine.timing.pe_ghz * 1e3
     return flops / (peak_per_us * percent / 100)

@@ -20,7 +20,7 @@ from validation.stream import Stream, stream_of
 from validation.workers import for_each
 
 RECORD = Path(__file__).with_name("sensitivity.json")
-MOST_INSTRUCTIONS = 31_000  # scheduled for one row, the shortest rolled conv3d among them
+MOST_INSTRUCTIONS = 31_000  # scheduled for one row, the shortest looped conv3d among them
 SHARE = 0.25
 UNMOVED = 1e-4  # of a row's time
 MOVED = 0.01
@@ -78,7 +78,7 @@ class RowMoves:
     """One row: its ratio as it stands, and by constant the ratios with less and with more."""
 
     number: str
-    target: str
+    machine: str
     ratio: float
     ratios: dict[str, tuple[float, float]]  # of the constants that are read at all
 
@@ -98,7 +98,7 @@ def row_moves(stream: Stream) -> RowMoves:
     for name in sorted(used):
         less, more = alternatives(machine.timing, name)
         ratios[name] = tried(name, less), tried(name, more)
-    return RowMoves(row.number, row.target, base, ratios)
+    return RowMoves(row.number, row.machine, base, ratios)
 
 
 def constant_found(name: str, moves: Sequence[RowMoves]) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def constant_found(name: str, moves: Sequence[RowMoves]) -> dict[str, Any]:
         for ratio, move in zip(ratios, moves, strict=True)
     ]
     largest, number = max(shifts, key=lambda each: abs(each[0]))
-    machines = dict.fromkeys(move.target for move in moves)
+    machines = dict.fromkeys(move.machine for move in moves)
     return {
         "constant": name,
         "tried": {machine: _tried(find_machine(machine).timing, name) for machine in machines},
@@ -166,7 +166,7 @@ def found_for(
     if not moves:
         raise ValueError(f"no row has at most {most} scheduled instructions: raise --most")
     found = [constant_found(name, moves) for name in _NAMES]
-    found.sort(key=lambda one: (one["untested"], -one["moved"], one["constant"]))
+    found.sort(key=lambda entry: (entry["untested"], -entry["moved"], entry["constant"]))
     return {
         "constants": CONSTANTS_VERSION,
         "most_instructions": most,
@@ -176,14 +176,14 @@ def found_for(
     }
 
 
-def write_sensitivity(found: dict[str, Any]) -> None:
+def write_sensitivity(record: dict[str, Any]) -> None:
     """Keep it for the page."""
-    RECORD.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 def read_sensitivity() -> dict[str, Any] | None:
     """What was found last, or None."""
     if not RECORD.exists():
         return None
-    found: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
-    return found
+    record: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
+    return record

@@ -31,7 +31,7 @@ def _whole(letter: str, length: int, published_ms: float) -> Row:
     return Row(
         number=f"37{letter}",
         title=f"mamba_v2, 4096 channels, {length} steps",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=1e3 * published_ms,
         source=MAMBA,
@@ -52,7 +52,7 @@ def _tiled(letter: str, length: int, published_ms: float) -> Row:
     return Row(
         number=f"37{letter}",
         title=f"mamba_v3, 4096 channels, {length} steps",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=1e3 * published_ms,
         source=MAMBA,

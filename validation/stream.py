@@ -62,5 +62,5 @@ def _run(row: Row, changed: dict[str, int]) -> Run:
     launched = kernel if row.cores == 1 else kernel[row.cores]
     options = row.options | changed
     return nkisim.run(
-        launched, *row.arguments, target=row.target, lnc=row.cores, values=False, **options
+        launched, *row.arguments, machine=row.machine, lnc=row.cores, values=False, **options
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nkisim import Spec
-from validation.kernels import conv3d_rolled, flat_copy, gemm_two_cores, transpose_blocks
+from validation.kernels import conv3d_looped, flat_copy, gemm_two_cores, transpose_blocks
 from validation.row import Row
 
 _PAIR = ", column nki_ms: from the start of the first core to the end of the last"
@@ -22,7 +22,7 @@ def _copy(number: str, side: int, dtype: str, published_us: float) -> Row:
         number=number,
         group="data movement",
         title=f"copy of {side} x {side}",
-        target="trn2",
+        machine="trn2",
         dtype=dtype,
         published_us=published_us,
         source=_source("matrix_copy", "5b92ec7", "0ee59fe"),
@@ -52,7 +52,7 @@ def _relu(number: str, count: int, dtype: str, published_us: float) -> Row:
         number=number,
         group="data movement",
         title=f"ReLU of {count:,} elements",
-        target="trn2",
+        machine="trn2",
         dtype=dtype,
         published_us=published_us,
         source=_source("relu", "2f76b7d", "55f8725"),
@@ -76,7 +76,7 @@ def _gemm(number: str, depth: int, dtype: str, milliseconds: float, note: str = 
     return Row(
         number=number,
         title=f"GEMM 4096 x {depth} x 4096",
-        target="trn2",
+        machine="trn2",
         dtype=dtype,
         published_us=round(milliseconds * 1e3, 1),
         source=_source("matmul_fp32_fp16_fp8", "08b31ce", "0d365ba"),
@@ -122,7 +122,7 @@ def _transpose(number: str, dtype: str, published_us: float) -> Row:
         number=number,
         group="data movement",
         title="transpose 4096 x 8192 by DMA",
-        target="trn2",
+        machine="trn2",
         dtype=dtype,
         published_us=published_us,
         source=TRANSPOSE,
@@ -140,7 +140,7 @@ TRANSPOSES = (
         number="V79",
         group="data movement",
         title="transpose 4096 x 10240 on the Tensor engine",
-        target="trn2",
+        machine="trn2",
         dtype="int8",
         published_us=1_106.9,
         source=TRANSPOSE,
@@ -156,16 +156,16 @@ TRANSPOSES = (
 def _conv3d(number: str, side: int, dtype: str, milliseconds: float, note: str = "") -> Row:
     return Row(
         number=number,
-        title=f"conv3d 3³, 64 to 64 channels, 32 x {side} x {side}, rolled",
-        target="trn2",
+        title=f"conv3d 3³, 64 to 64 channels, 32 x {side} x {side}, looped",
+        machine="trn2",
         dtype=dtype,
         published_us=round(milliseconds * 1e3, 1),
         source=_source("3d_conv", "3d5191c", "0cb3588"),
         stream="Both cores do all of it. By output depth a first row, a loop of"
-        f" {(side - 2) // 8} turns of eight rows, one of {(side - 2) % 8} single rows and a last"
-        " row (a loop of one turn is unrolled); per turn three loads, 27 matmuls and a copy a row,"
-        " a store and two additions to offsets in SBUF.",
-        kernel=conv3d_rolled.conv3d,
+        f" {(side - 2) // 8} iterations of eight rows, one of {(side - 2) % 8} single rows and a"
+        " last row (a loop of one iteration is unrolled); per iteration three loads, 27 matmuls and"
+        " a copy a row, a store and two additions to offsets in SBUF.",
+        kernel=conv3d_looped.conv3d,
         arguments=(Spec((1, 64, 32 * side * side), dtype), Spec((64, 64, 27), dtype)),
         options={"shape": (32, side, side)},
         cores=2,

@@ -21,7 +21,7 @@ TRANSPOSE = (
     Row(
         number="22",
         title="transpose 1024 x 1024",
-        target="trn2",
+        machine="trn2",
         dtype="float32",
         published_us=86,
         source=CS149,
@@ -35,7 +35,7 @@ VECTOR_ADD = (
     Row(
         number="23a",
         title="vector add 25,600, tiles of 1 x 1",
-        target="trn2",
+        machine="trn2",
         dtype="float32",
         published_us=37_318,
         source=CS149,
@@ -49,7 +49,7 @@ VECTOR_ADD = (
     Row(
         number="23b",
         title="vector add 25,600, tiles of 128 x 1",
-        target="trn2",
+        machine="trn2",
         dtype="float32",
         published_us=378,
         source=CS149,
@@ -62,7 +62,7 @@ VECTOR_ADD = (
     Row(
         number="23c",
         title="vector add 25,600, tiles of 128 x 2",
-        target="trn2",
+        machine="trn2",
         dtype="float32",
         published_us=186,
         source=CS149,
@@ -74,7 +74,7 @@ VECTOR_ADD = (
     Row(
         number="23d",
         title="vector add 25,600, one tile of 128 x 200",
-        target="trn2",
+        machine="trn2",
         dtype="float32",
         published_us=15,
         source=CS149,
@@ -88,7 +88,7 @@ VECTOR_ADD = (
     Row(
         number="24a",
         title="vector add 256,000, one tile of 128 x 2000",
-        target="trn2",
+        machine="trn2",
         dtype="float32",
         published_us=28,
         source=CS149,
@@ -100,7 +100,7 @@ VECTOR_ADD = (
     Row(
         number="24b",
         title="vector add 256,000, two tiles of 128 x 1000",
-        target="trn2",
+        machine="trn2",
         dtype="float32",
         published_us=26,
         source=CS149,
@@ -124,7 +124,7 @@ SCANS = (
     Row(
         number="35",
         title="mamba_v1, 256 channels",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=172.93,
         source=MAMBA,
@@ -138,7 +138,7 @@ SCANS = (
     Row(
         number="36a",
         title="mamba_v1, 4096 channels",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=2_340,
         source=MAMBA,
@@ -151,7 +151,7 @@ SCANS = (
     Row(
         number="36b",
         title="mamba_v2, 4096 channels",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=1_610,
         source=MAMBA,
@@ -167,7 +167,7 @@ ELEMENTWISE = (
     Row(
         number="43",
         title="SiLU 4096 x 7168",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=1_333,
         source=NKIBENCH,
@@ -181,7 +181,7 @@ ELEMENTWISE = (
     Row(
         number="44",
         title="AdamW 10944 x 2048",
-        target="trn1",
+        machine="trn1",
         dtype="float32",
         published_us=2_000,
         source=NKIBENCH,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nkisim import errors
 from nkisim.agreement import Agreement, WrongTile, compare
-from nkisim.device_rules.watch import DeviceRuleWarning, TouchedRule
+from nkisim.device_rules.rule_monitor import DeviceRuleWarning, TouchedRule
 from nkisim.errors import (
     AliasError,
     DeviceRuleError,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 class Acceptance:
     """Whether a device compiles each of these, and computes it right."""
 
-    loops: bool = True  # hardware loops, with offsets that are read in every turn
+    loops: bool = True  # hardware loops, with offsets that are read in every iteration
     unfenced_loops: bool = True  # what a loop stored is there without a fence behind the loop
     growing_banks: bool = True  # a PSUM bank is read between two matmuls that add to it
     psum_in_place: bool = True  # an engine writes the PSUM elements that it reads

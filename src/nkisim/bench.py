@@ -71,7 +71,7 @@ def product_ratio(side_tiles: int = _SIDE_TILES) -> float:
     a_wide, b_wide = a.astype(np.float32), b.astype(np.float32)
     banks = min(_SIDE_BANKS, side // TRN2.psum_bank_fp32_elems)
     simulated, plain = best_seconds(
-        lambda: run(matmul_kernel, a, b, banks, target=TRN2),
+        lambda: run(matmul_kernel, a, b, banks, machine=TRN2),
         lambda: np.matmul(a_wide.T, b_wide),
     )
     return simulated / plain
@@ -109,7 +109,7 @@ def _shape_only_trace(row_tiles: int, deep_tiles: int, panels: int) -> Trace:
     columns = panels * _DEEP_BANKS * TRN2.psum_bank_fp32_elems
     a_t = Spec((deep_tiles * side, row_tiles * side), "bfloat16")
     b = Spec((deep_tiles * side, columns), "bfloat16")
-    return run(matmul_kernel, a_t, b, _DEEP_BANKS, target=TRN2, values=False).trace
+    return run(matmul_kernel, a_t, b, _DEEP_BANKS, machine=TRN2, values=False).trace
 
 
 def best_seconds(*works: Callable[[], object]) -> list[float]:

@@ -135,7 +135,7 @@ class Timing:
     dma_partition_bound: float = Assumption(0, 0, 1)  # DIN: engine e serves 8 partitions
     dma_partitions_per_engine: int = 8  # DIN
     reorder_window: float = Assumption(64, 1, 1)  # not published; we take the stream in its order
-    loop_turn_ns: float = Assumption(1400, 4000, 9000)  # DFA 4 to 9 us on trn2; KILN's least
+    loop_iteration_ns: float = Assumption(1400, 4000, 9000)  # DFA 4 to 9 us on trn2; KILN's least
     core_barrier_ns: float = Assumption(1000, 1500, 2000)  # not published
     sendrecv_ns: float = Assumption(2000, 2500, 3000)  # not published
     register_load_ns: float = Assumption(300, 2000, 2000)  # not published; from and to HBM
@@ -281,7 +281,7 @@ TRN1 = Machine(
         vector_pair_16bit_free=False,
         scalar_wide_16bit=False,
         fp32_transpose_passes=4,
-        loop_turn_ns=Assumption(1400, 1400, 4000),  # KILN V27: an empty body, 64 turns
+        loop_iteration_ns=Assumption(1400, 1400, 4000),  # KILN V27: an empty body, 64 iterations
         weight_load_fp32_cycles=Assumption(64, 64, 456),  # KILN V5, V13: hidden behind 128 columns
     ),
 )
@@ -362,15 +362,15 @@ def register(machine: Machine) -> Machine:
     return machine
 
 
-def find_machine(target: str | Machine) -> Machine:
+def find_machine(machine: str | Machine) -> Machine:
     """The machine named trn1/inf2/gen2, trn2/gen3 or trn3/gen4; `+` and workarounds may follow."""
-    if isinstance(target, Machine):
-        return target
-    base, *workarounds = target.split(SEPARATOR)
+    if isinstance(machine, Machine):
+        return machine
+    base, *workarounds = machine.split(SEPARATOR)
     if base not in _ALIASES:
         raise NkiValidationError(
-            f"unknown target {target!r}",
-            limit=f"known targets: {', '.join(sorted(_ALIASES))}",
+            f"unknown machine {machine!r}",
+            limit=f"known machines: {', '.join(sorted(_ALIASES))}",
             remedy="name one of them",
         )
     return with_workarounds(_ALIASES[base], *workarounds) if workarounds else _ALIASES[base]

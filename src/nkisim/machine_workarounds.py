@@ -80,7 +80,7 @@ _REFUSED: Final = (
         value=False,
         effect="windows are loaded when they are asked for, sums of gradients are stored last;"
         " depthwise and minimal kernels are not taken",
-        evidence="device rule sbuf-refill-across-turns is one report of a refill (JIN)",
+        evidence="device rule sbuf-refill-across-iterations is one report of a refill (JIN)",
     ),
     MachineWorkaround(
         "no-fp16-subnormals",
@@ -157,7 +157,7 @@ WORKAROUNDS: Final = {
             MACHINE,
             "loop_trips_max",
             value=1024,  # half of the most that was seen to run
-            effect="loops have at most 1,024 turns; longer ones are split",
+            effect="loops have at most 1,024 iterations; longer ones are split",
             evidence="device rule loop-trips: 2,048 run and 4,096 stall (LDC)",
         ),
     )

@@ -60,18 +60,18 @@ def machine_of(document: dict[str, Any], path: Path) -> Machine:
     )
 
 
-def is_file(target: str) -> bool:
+def is_file(name: str) -> bool:
     """Whether a machine is given by a file of measured constants, and not by its name."""
-    return target.endswith(_FILES) or f"{_FILES}{SEPARATOR}" in target
+    return name.endswith(_FILES) or f"{_FILES}{SEPARATOR}" in name
 
 
-def named_machine(target: str) -> Machine:
+def named_machine(name: str) -> Machine:
     """A machine by its name, or by a file of measured constants; workarounds may follow either."""
-    if not is_file(target):
-        return find_machine(target)
-    file, _, workarounds = target.partition(f"{_FILES}{SEPARATOR}")
+    if not is_file(name):
+        return find_machine(name)
+    file, _, workarounds = name.partition(f"{_FILES}{SEPARATOR}")
     if not workarounds:
-        return read_machine(Path(target))
+        return read_machine(Path(name))
     return with_workarounds(read_machine(Path(f"{file}{_FILES}")), *workarounds.split(SEPARATOR))
 
 

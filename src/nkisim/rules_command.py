@@ -24,7 +24,7 @@ def add_parser(commands: Commands) -> None:
     """Add the command to those of `python -m nkisim`."""
     parser = commands.add_parser("rules", help="what devices were reported not to take, and why")
     parser.add_argument("name", nargs="*", help="show the evidence for these rules")
-    parser.add_argument("--target", choices=sorted(MACHINES), help="only the rules of a machine")
+    parser.add_argument("--machine", choices=sorted(MACHINES), help="only the rules of a machine")
     parser.add_argument("--strict", action="store_true", help="as if strict mode were on")
 
 
@@ -41,18 +41,18 @@ def main(options: argparse.Namespace) -> int:
         sys.stdout.write("\n\n".join(_evidence(rule, switches) for rule in chosen) + "\n")
         return 0
     rules = list(RULES.values())
-    if options.target:
-        rules = [rule for rule in rules if rule.concerns(find_machine(options.target))]
+    if options.machine:
+        rules = [rule for rule in rules if rule.concerns(find_machine(options.machine))]
     sys.stdout.write(_table(rules, switches) + "\n")
     return 0
 
 
 def _table(rules: list[DeviceRule], switches: Switches) -> str:
     width = max(len(rule.name) for rule in rules)
-    rows = [f"{'rule':<{width}}    state    targets           forbids"]
+    rows = [f"{'rule':<{width}}    state    machines          forbids"]
     states = [switches.state_of(rule) for rule in rules]
     for rule, state in zip(rules, states, strict=True):
-        head = f"{rule.name:<{width}}  {rule.strength.name} {state.value:<8} {rule.targets:<17} "
+        head = f"{rule.name:<{width}}  {rule.strength.name} {state.value:<8} {rule.machines:<17} "
         rows.append(head + rule.forbids)
     counts = ", ".join(
         f"{states.count(state)} {state.value}" for state in (State.refused, State.warned, State.off)
@@ -73,7 +73,7 @@ def _evidence(rule: DeviceRule, switches: Switches) -> str:
         "reported": rule.reported,
         "strength": f"{rule.strength.name}, {rule.strength.value}",
         "state": switches.state_of(rule).value,
-        "targets": rule.targets,
+        "machines": rule.machines,
         "seen on": rule.seen_on,
         "source": rule.source,
         "remedy": rule.remedy,

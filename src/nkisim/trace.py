@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from nkisim.enums import engine
     from nkisim.memory.allocation import Allocation
+    from nkisim.memory.layout import Layout
     from nkisim.source_lines import CallSite, SourceLine
-    from nkisim.tensors.layout import Layout
 
 Options = tuple[tuple[str, Any], ...]
 
@@ -167,7 +167,7 @@ class Trace:
 
     `meetings` has, by the index of every core_barrier and sendrecv, the number of the meeting: the
     instruction of this number in the other core's trace is its counterpart. Inside a loop both
-    meet again in every turn, and the number is that of the first.
+    meet again in every iteration, and the number is that of the first.
     """
 
     core: int = 0

@@ -1,4 +1,4 @@
-"""The library of NKILIB_SRC, imported on top of nkisim, once for each target."""
+"""The library of NKILIB_SRC, imported on top of nkisim, once for each machine."""
 
 import os
 import sys
@@ -10,31 +10,31 @@ import nki_library
 import nki_library_stand_ins as stand_ins
 import nkisim
 from nki_library import RAN
-from nkisim.running.target import TARGET_VARIABLE
+from nkisim.running.environment import TARGET_VARIABLE
 
 
 @pytest.fixture(params=["trn2", "trn3"])
-def target(request):
+def machine(request):
     return request.param
 
 
-def imported(target, monkeypatch, request):
-    """The library with nkisim as `nki`, in the version it is written for, and a target."""
+def imported(machine, monkeypatch, request):
+    """The library with nkisim as `nki`, in the version it is written for, and a machine."""
     nkisim.install(version="0.6", replace_real=True)
-    monkeypatch.setenv(TARGET_VARIABLE, target)
+    monkeypatch.setenv(TARGET_VARIABLE, machine)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # the checkout stays as it is
     monkeypatch.syspath_prepend(nki_library.import_root())
     for name, module in stand_ins.modules().items():
         monkeypatch.setitem(sys.modules, name, module)
-    nki_library.forget_modules(unless_of=target)
-    library = nki_library.Library(target, request.node.user_properties)
+    nki_library.forget_modules(unless_of=machine)
+    library = nki_library.Library(machine, request.node.user_properties)
     stand_ins.give_norms(library)
     return library
 
 
 @pytest.fixture
-def library(target, monkeypatch, request):
-    yield imported(target, monkeypatch, request)
+def library(machine, monkeypatch, request):
+    yield imported(machine, monkeypatch, request)
     nkisim.uninstall()
 
 

@@ -55,6 +55,6 @@ def test_the_case_nearest_to_its_bound_is_recorded():
         "cases": 2,
         "max_error": 0.01,
         "tolerance": 0.02,
-        "target": "trn2",
+        "machine": "trn2",
         "note": "inputs float32; cores 1 and 2; why",
     }

@@ -15,7 +15,7 @@ def test_the_kernel_multiplies():
     a_t = rng.integers(-4, 5, (256, 128)).astype(np.float32)  # exact in float32 in any order
     b = rng.integers(-4, 5, (256, 1024)).astype(np.float32)
     for banks in (1, 2):
-        result = run(bench.matmul_kernel, a_t, b, banks, target="trn2")
+        result = run(bench.matmul_kernel, a_t, b, banks, machine="trn2")
         np.testing.assert_array_equal(result.outputs, a_t.T @ b)
 
 
@@ -28,7 +28,7 @@ def test_the_shape_only_product_is_long_and_fits_sbuf():
     assert count == deep + 2 * per_row_tile
     assert rate > 0
     shapes = Spec((deep * 128, 256), "bfloat16"), Spec((deep * 128, 1024), "bfloat16")
-    memory = run(bench.matmul_kernel, *shapes, banks, target="trn2", values=False).memory
+    memory = run(bench.matmul_kernel, *shapes, banks, machine="trn2", values=False).memory
     # The panel, the strip and a block of one bank, 2 bytes an element.
     assert memory.sbuf_peak_bytes_per_partition == 2 * (64 * 1024 + 64 * 128 + 512)
 

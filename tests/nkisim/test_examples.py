@@ -31,11 +31,11 @@ def file_of(name):
     return FOLDER / f"{name}.py"
 
 
-@pytest.mark.parametrize("target", ["trn1", "trn2"])
-def test_matmul(rng, target):
+@pytest.mark.parametrize("machine", ["trn1", "trn2"])
+def test_matmul(rng, machine):
     a_t = rng.standard_normal((256, 512)).astype(ml_dtypes.bfloat16)
     b = rng.standard_normal((256, 2048)).astype(ml_dtypes.bfloat16)
-    product = run(EXAMPLES["matmul"].kernel, a_t, b, target=target).outputs
+    product = run(EXAMPLES["matmul"].kernel, a_t, b, machine=machine).outputs
     exact = a_t.astype(np.float64).T @ b.astype(np.float64)
     terms = np.abs(a_t.astype(np.float64)).T @ np.abs(b.astype(np.float64))
     # 256 fp32 additions, then one rounding to the 8 bits of bfloat16.
@@ -49,9 +49,9 @@ def test_vector_add(rng):
     assert np.array_equal(run(EXAMPLES["vector_add"].kernel, x, y).outputs, x + y)
 
 
-def test_rolled_copy(rng):
+def test_looped_copy(rng):
     x = rng.standard_normal((3 * 4 * 128, 32)).astype(np.float32)
-    result = run(EXAMPLES["rolled_copy"].kernel, x)
+    result = run(EXAMPLES["looped_copy"].kernel, x)
     assert np.array_equal(result.outputs, x)
     assert (result.trace.static_count, result.trace.executed_count) == (8, 24)
 
@@ -59,7 +59,7 @@ def test_rolled_copy(rng):
 def test_sizes_worth_looking_at():
     arguments = {name: example.arguments for name, example in EXAMPLES.items()}
     assert [spec.shape for spec in arguments["matmul"]] == [(2048, 2048)] * 2
-    trace = run(EXAMPLES["rolled_copy"].kernel, *arguments["rolled_copy"], values=False).trace
+    trace = run(EXAMPLES["looped_copy"].kernel, *arguments["looped_copy"], values=False).trace
     assert trace.items[0].trips == 1000
 
 

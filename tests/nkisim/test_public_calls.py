@@ -129,7 +129,7 @@ def ends_well(call):
                 list(result)
 
     try:
-        run(kernel, target="trn3")
+        run(kernel, machine="trn3")
     except NkiValidationError as error:
         problem = error
     else:
@@ -171,5 +171,5 @@ def test_wrong_kinds_are_refused_by_nkisim_not_by_python(name):
 def run_once(question: Callable):
     """The answer to a question that is asked inside of a kernel."""
     answer = []
-    run(lambda: answer.append(question()), target="trn3")
+    run(lambda: answer.append(question()), machine="trn3")
     return answer[0]

@@ -27,7 +27,7 @@ def difference(seed):
     program = random_kernels.Maker(seed).make()
     arguments = random_kernels.arguments_of(program)
     try:
-        found = run(random_kernels.kernel_of(program), *arguments, target="trn2").outputs
+        found = run(random_kernels.kernel_of(program), *arguments, machine="trn2").outputs
     except NkiValidationError as refusal:
         expected = program.refusal is not None and program.refusal in refusal.limit
         return None if expected else f"seed {seed}: refused: {refusal}"
@@ -51,7 +51,7 @@ def wrong_races(seed):
     shape = (random_core_pairs.ROWS, random_core_pairs.COLUMNS)
     for values in (False, True) if seed % 4 == 0 else (False,):
         x = np.zeros(shape, np.float32)
-        done = run(Kernel(program.kernel)[2], x, target="trn2", values=values, races="report")
+        done = run(Kernel(program.kernel)[2], x, machine="trn2", values=values, races="report")
         found = {
             (race.tensor, *(instruction_of(side) for side in (race.first, race.second)))
             for race in done.races

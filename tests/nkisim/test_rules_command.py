@@ -36,7 +36,7 @@ def test_strict_refuses_what_is_else_warned_about(printed):
 
 
 def test_a_machine_has_its_own_rules_only(printed):
-    found = states(printed("--target", "trn1").out)
+    found = states(printed("--machine", "trn1").out)
     assert "bf16-transpose-psum" in found
     assert "loop-trips" not in found
 

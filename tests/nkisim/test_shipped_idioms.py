@@ -61,10 +61,10 @@ def test_an_sbuf_address_is_a_multiple_of_the_element_size(dtype_name, byte, lim
         nl.ndarray((128, 8), dtype_name, buffer=nl.sbuf, address=(0, byte))
 
     if limit is None:
-        run(kernel, target="trn2")
+        run(kernel, machine="trn2")
         return
     with pytest.raises(MemoryLimitError, match=f"byte a multiple of {limit} B"):
-        run(kernel, target="trn2")
+        run(kernel, machine="trn2")
 
 
 def scatter(rows, values, index_dims):
@@ -84,11 +84,11 @@ def scatter(rows, values, index_dims):
 def test_row_numbers_may_have_more_dimensions_of_one_element(index_dims):
     rows = np.array([[0, 5], [1, 0], [2, 7]], np.int32)
     values = np.arange(12, dtype=np.float32).reshape(3, 4)
-    out = run(scatter, rows, values, index_dims, target="trn2").outputs
+    out = run(scatter, rows, values, index_dims, machine="trn2").outputs
     np.testing.assert_array_equal(out[[5, 0, 7]], values)
 
 
 def test_row_numbers_need_a_dimension_for_the_column():
     rows, values = np.zeros((3, 2), np.int32), np.zeros((3, 4), np.float32)
     with pytest.raises(NkiValidationError, match="row numbers"):
-        run(scatter, rows, values, 1, target="trn2")
+        run(scatter, rows, values, 1, machine="trn2")

@@ -59,7 +59,7 @@ def busy(x):
 
 
 def test_instructions_know_file_line_and_function():
-    instructions = list(run(busy, ONE, target="trn2").trace.instructions())
+    instructions = list(run(busy, ONE, machine="trn2").trace.instructions())
     places = [one.place for one in instructions]
     assert {place.file for place in places} == {__file__}
     assert {place.function for place in places} == {"busy"}
@@ -69,7 +69,7 @@ def test_instructions_know_file_line_and_function():
 
 
 def test_tensors_are_called_by_the_variables_that_hold_them():
-    instructions = list(run(busy, ONE, target="trn2").trace.instructions())
+    instructions = list(run(busy, ONE, machine="trn2").trace.instructions())
     written = [one.writes[0].allocation.label for one in instructions]
     assert written[:4] == ["tile", "several", "several", "held"]
     assert instructions[0].reads[0].allocation.label == "x"
@@ -81,7 +81,7 @@ def test_a_tensor_without_a_variable_keeps_its_name():
         nisa.dma_copy(nl.ndarray(x.shape, x.dtype), x)
         nisa.dma_copy(nl.ndarray(x.shape, x.dtype, name="mine"), x)
 
-    instructions = list(run(kernel, ONE, target="trn2").trace.instructions())
+    instructions = list(run(kernel, ONE, machine="trn2").trace.instructions())
     assert [one.writes[0].allocation.label for one in instructions] == ["sbuf_0", "mine"]
 
 
@@ -93,7 +93,7 @@ def test_a_loop_body_is_known_by_its_lines_too():
         tile = nl.ndarray(x.shape, x.dtype)
         nl.fori_loop(0, 3, body)
 
-    (memset,) = run(kernel, ONE, target="trn2").trace.instructions()
+    (memset,) = run(kernel, ONE, machine="trn2").trace.instructions()
     assert (memset.place.line, memset.place.function) == (line_of("in a loop"), "body")
 
 
@@ -103,7 +103,7 @@ def test_the_same_line_is_one_object_however_often_it_runs():
         for _ in range(3):
             nisa.memset(tile, 1.0)
 
-    sites = {id(one.site) for one in run(kernel, ONE, target="trn2").trace.instructions()}
+    sites = {id(one.site) for one in run(kernel, ONE, machine="trn2").trace.instructions()}
     assert len(sites) == 1
 
 
@@ -115,9 +115,9 @@ def broken(x):
 @pytest.mark.parametrize(
     "launch",
     [
-        lambda: run(broken, ONE, target="trn2"),
-        lambda: simulate(broken, target="trn2")(ONE),
-        lambda: run(Kernel(broken)[2], ONE, target="trn2"),
+        lambda: run(broken, ONE, machine="trn2"),
+        lambda: simulate(broken, machine="trn2")(ONE),
+        lambda: run(Kernel(broken)[2], ONE, machine="trn2"),
         lambda: nki.jit(broken)(ONE),
     ],
 )
@@ -134,13 +134,13 @@ def test_a_traceback_ends_at_the_kernels_line(launch):
 def test_nkisims_own_frames_can_be_asked_for(monkeypatch):
     monkeypatch.setenv("NKISIM_TRACEBACK", "full")
     with pytest.raises(NkiValidationError) as caught:
-        run(broken, ONE, target="trn2")
+        run(broken, ONE, machine="trn2")
     assert traceback.extract_tb(caught.value.__traceback__)[-1].filename.endswith("errors.py")
 
 
 def test_what_is_refused_before_a_kernel_runs_ends_at_the_call():
     with pytest.raises(NkiValidationError) as caught:
-        run(busy, ONE, target="trn9")  # no such machine
+        run(busy, ONE, machine="trn9")  # no such machine
     last = traceback.extract_tb(caught.value.__traceback__)[-1]
     assert (last.filename, last.lineno) == (__file__, line_of("no such machine"))
 
@@ -173,7 +173,7 @@ def test_errors_of_the_users_own_code_are_left_alone():
         nl.fori_loop(0, 3, body)
 
     with pytest.raises(KeyError, match="missing"):
-        run(kernel, ONE, target="trn2")
+        run(kernel, ONE, machine="trn2")
 
 
 def test_a_warning_names_the_users_line():
@@ -183,7 +183,7 @@ def test_a_warning_names_the_users_line():
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        run(kernel, ONE, target="trn2")
+        run(kernel, ONE, machine="trn2")
     assert (caught[0].filename, caught[0].lineno) == (__file__, line_of("on a slice"))
 
 
@@ -196,7 +196,7 @@ def test_memory_that_does_not_fit_names_a_line_and_variables():
         nisa.tensor_copy(large[:, 0:16], wide[:, 0:16])
 
     with pytest.raises(MemoryLimitError, match=r"largest: 'large' .* 160000 B, 'wide'") as caught:
-        run(kernel, ONE, target="trn2", values=False)
+        run(kernel, ONE, machine="trn2", values=False)
     assert caught.value.line == line_of("large")
 
 
@@ -230,7 +230,7 @@ def test_mistakes_are_answered_in_words_of_nki(mistake, what, remedy):
         mistake(nl.ndarray(x.shape, nl.float32))
 
     with pytest.raises(NkiValidationError, match=rf"(?s){what}.*{remedy}") as caught:
-        run(kernel, ONE, target="trn2")
+        run(kernel, ONE, machine="trn2")
     assert caught.value.file == __file__
 
 
@@ -247,16 +247,16 @@ def test_mistakes_are_answered_in_words_of_nki(mistake, what, remedy):
 )
 def test_names_that_nki_does_not_have(ask, meant):
     with pytest.raises(UnknownNameError, match=meant) as caught:
-        run(ask, target="trn2")
+        run(ask, machine="trn2")
     assert isinstance(caught.value, AttributeError)
     assert not hasattr(nl, "no_such_name")
 
 
 def test_arguments_a_kernel_does_not_take():
     with pytest.raises(ArgumentError, match="missing a required argument: 'x'"):
-        run(busy, target="trn2")
+        run(busy, machine="trn2")
     with pytest.raises(ArgumentError, match="did you mean x"):
-        run(busy, xx=ONE, target="trn2")
+        run(busy, xx=ONE, machine="trn2")
 
 
 def test_remedies_fit_the_operand():
@@ -275,7 +275,7 @@ def test_remedies_fit_the_operand():
 
 def remedy_of(kernel):
     with pytest.raises(NkiValidationError) as caught:
-        run(kernel, ONE, target="trn2")
+        run(kernel, ONE, machine="trn2")
     return caught.value.remedy
 
 

@@ -9,9 +9,9 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.enums import engine
 from nkisim.memory.allocation import Allocation
+from nkisim.memory.layout import MemoryRegion, layout_of
 from nkisim.running.host_arrays import Spec
 from nkisim.running.kernel import run
-from nkisim.tensors.layout import MemoryRegion, layout_of
 from nkisim.trace import Access, Instruction, Loop, Trace, walk
 from repetition import examples
 
@@ -28,7 +28,7 @@ def access_of(view_of, shape=(64, 40), dtype="float32", region=nl.sbuf, address=
         other = nl.ndarray((view.shape[0], view.size // view.shape[0]), view.dtype)
         nisa.dma_copy(other, view)
 
-    (instruction,) = run(kernel, target="trn2", values=False).trace.instructions()
+    (instruction,) = run(kernel, machine="trn2", values=False).trace.instructions()
     return instruction.reads[0]
 
 
@@ -146,7 +146,7 @@ def test_a_kernel_with_loops_is_counted_like_its_program(values):
         nisa.memset(tile, 2.0)
 
     x = np.zeros((20, 6), np.float32) if values else Spec((20, 6), "float32")
-    trace = run(kernel, x, target="trn2", values=values).trace
+    trace = run(kernel, x, machine="trn2", values=values).trace
     assert trace.static_count == 4
     assert trace.executed_count == 5 * (1 + 3 * 2) + 1
     outer = trace.items[0]
@@ -198,8 +198,8 @@ def test_keys_tell_traces_apart():
     ]
     keys = {trace().key(), *[one.key() for one in changed]}
     assert len(keys) == 1 + len(changed)
-    rolled = [Loop(0, 3, 1), Loop(1, 3, 1), Loop(0, 4, 1), Loop(0, 3, 2), Loop(0, None, 1)]
-    assert len({Trace(items=[loop]).key() for loop in rolled}) == len(rolled)
+    looped = [Loop(0, 3, 1), Loop(1, 3, 1), Loop(0, 4, 1), Loop(0, 3, 2), Loop(0, None, 1)]
+    assert len({Trace(items=[loop]).key() for loop in looped}) == len(looped)
 
 
 def test_reprs_name_what_matters():
@@ -225,6 +225,6 @@ def test_a_compiler_counts_a_matmul_twice_and_an_fp32_one_four_times():
         return out
 
     specs = Spec((128, 128), "bfloat16"), Spec((128, 128), "float32")
-    trace = run(kernel, *specs, target="trn2", values=False).trace
+    trace = run(kernel, *specs, machine="trn2", values=False).trace
     assert trace.static_count == 8
     assert trace.compiler_count == 6 + 2 + 4

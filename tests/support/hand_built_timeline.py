@@ -5,8 +5,8 @@ from dataclasses import replace
 from nkisim.enums import engine
 from nkisim.machine import TRN2, Reading
 from nkisim.memory.allocation import Allocation
+from nkisim.memory.layout import MemoryRegion, layout_of
 from nkisim.memory.placement import MemoryUse
-from nkisim.tensors.layout import MemoryRegion, layout_of
 from nkisim.timing.timeline import DRAINED, Elision, Events, Timeline
 from nkisim.trace import Access, Instruction
 
@@ -109,7 +109,7 @@ def pipeline():
     return rows.timeline(7300.0, busy, flops=3 * 2 * 128 * 128 * 512)
 
 
-def rolled():
+def looped():
     """A loop of ten iterations of 6,000 ns, three of them scheduled, then a store; 60,000 ns.
 
     An iteration works for 700 ns, then the loop turns around.

@@ -52,17 +52,17 @@ def kernel_of(issue, tiles):
     return kernel
 
 
-def run_tiles(issue, *tiles, target="trn2", values=True):
+def run_tiles(issue, *tiles, machine="trn2", values=True):
     """The run of `issue` on tiles that hold the arrays."""
     arrays = [_array(tile) for tile in tiles]
     if not values:
         arrays = [Spec(array.shape, array.dtype.name) for array in arrays]
-    return run(kernel_of(issue, tiles), *arrays, target=target, values=values)
+    return run(kernel_of(issue, tiles), *arrays, machine=machine, values=values)
 
 
-def after(issue, *tiles, target="trn2"):
+def after(issue, *tiles, machine="trn2"):
     """The contents of all tiles after `issue`."""
-    return run_tiles(issue, *tiles, target=target).outputs
+    return run_tiles(issue, *tiles, machine=machine).outputs
 
 
 def issued(run_, op):
@@ -72,10 +72,10 @@ def issued(run_, op):
     return found[0]
 
 
-def assert_shape_only_agrees(issue, *tiles, target="trn2"):
+def assert_shape_only_agrees(issue, *tiles, machine="trn2"):
     """A shape-only run issues the same instructions as a run with values."""
-    with_values = run_tiles(issue, *tiles, target=target)
-    without = run_tiles(issue, *tiles, target=target, values=False)
+    with_values = run_tiles(issue, *tiles, machine=machine)
+    without = run_tiles(issue, *tiles, machine=machine, values=False)
     assert with_values.trace.key() == without.trace.key()
 
 

@@ -22,9 +22,9 @@ def give(tile):
     return result
 
 
-def result_of(kernel, *arrays, target="trn2"):
+def result_of(kernel, *arrays, machine="trn2"):
     """What a kernel returns."""
-    return run(kernel, *arrays, target=target).outputs
+    return run(kernel, *arrays, machine=machine).outputs
 
 
 def specs(*arrays):
@@ -32,8 +32,8 @@ def specs(*arrays):
     return tuple(Spec(array.shape, array.dtype.name) for array in arrays)
 
 
-def assert_traces_agree(kernel, *arrays, target="trn2"):
+def assert_traces_agree(kernel, *arrays, machine="trn2"):
     """A shape-only run issues the same instructions as a run with values."""
-    with_values = run(kernel, *arrays, target=target)
-    without = run(kernel, *specs(*arrays), target=target, values=False)
+    with_values = run(kernel, *arrays, machine=machine)
+    without = run(kernel, *specs(*arrays), machine=machine, values=False)
     assert with_values.trace.key() == without.trace.key()

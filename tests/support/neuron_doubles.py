@@ -35,7 +35,7 @@ class FakeKernel:
         assert isinstance(recipe, nkisim.language.NKIObject)
         self.called.append((self.kernel.__name__, tensors))
         return nkisim.run(
-            nkisim.Kernel(self.kernel)[self.cores], *args, target="trn2", lnc=self.cores
+            nkisim.Kernel(self.kernel)[self.cores], *args, machine="trn2", lnc=self.cores
         ).outputs
 
 

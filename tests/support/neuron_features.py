@@ -1,6 +1,6 @@
 """What a kernel did, read off its traces: the things that a device may not take."""
 
-from nkisim.tensors.layout import HBM, MemoryRegion
+from nkisim.memory.layout import HBM, MemoryRegion
 from nkisim.trace import Loop
 
 

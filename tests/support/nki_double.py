@@ -109,7 +109,7 @@ class KernelDouble:
             run = nkisim.run(
                 nkisim.Kernel(self.func)[self.grid],
                 *args,
-                target=self.nki.target,
+                machine=self.nki.target,
                 lnc=self.nki.lnc,
                 rules=("strict", *switched),
             )

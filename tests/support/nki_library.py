@@ -49,7 +49,7 @@ def commit():
 
 
 def forget_modules(*, unless_of):
-    """Make the next import a fresh one when the target changes: modules may read it at import."""
+    """Make the next import a fresh one when the machine changes: modules may read it at import."""
     if _imported_for == [unless_of]:
         return
     _imported_for[:] = [unless_of]
@@ -123,7 +123,7 @@ EXACT = Tolerance(0.0, 0.0)
 
 @dataclass
 class Entry:
-    """What is known of one kernel on one target, held to one tolerance.
+    """What is known of one kernel on one machine, held to one tolerance.
 
     Errors and bounds are shares of the largest |reference|; those recorded belong to the case that
     came nearest to its bound. What nkisim refuses has neither.
@@ -143,7 +143,7 @@ class Entry:
         if used > self.used:
             self.used, self.error, self.bound = used, error, bound
 
-    def row(self, kernel, target, _, commit_hash):
+    def row(self, kernel, machine, _, commit_hash):
         kinds = ", ".join(sorted(self.dtypes))
         cores = " and ".join(str(each) for each in sorted(self.cores))
         runs = f"inputs {kinds}; cores {cores}"
@@ -153,7 +153,7 @@ class Entry:
             "cases": self.cases,
             "max_error": None if self.refused else float(f"{self.error:.3g}"),
             "tolerance": None if self.refused else float(f"{self.bound:.3g}"),
-            "target": target,
+            "machine": machine,
             "note": "; ".join([runs, *sorted(self.notes)]),
         }
 
@@ -187,11 +187,11 @@ class Case:
 
 
 class Library:
-    """The library as one target sees it."""
+    """The library as one machine sees it."""
 
-    def __init__(self, target, properties):
+    def __init__(self, machine, properties):
         """`properties` are those of the test: what it compared reaches the summary by them."""
-        self.target = target
+        self.machine = machine
         self.ran: set[str] = set()  # files of the library whose kernels ran
         self._properties = properties
 
@@ -203,7 +203,7 @@ class Library:
         arguments = {
             k: v.copy() if isinstance(v, np.ndarray) else v for k, v in case.inputs.items()
         }
-        options = {"target": self.target, "values": values, "lnc": case.cores}
+        options = {"machine": self.machine, "values": values, "lnc": case.cores}
         if case.racy:
             options["races"] = "report"
         with self._noting(launched):
@@ -251,7 +251,7 @@ class Library:
 
     def _entry(self, name, case):
         bounds = (case.tolerance.rtol, case.tolerance.atol)
-        entry = ENTRIES.setdefault((name, self.target, bounds), Entry())
+        entry = ENTRIES.setdefault((name, self.machine, bounds), Entry())
         entry.cases += 1
         entry.cores.add(case.cores)
         arrays = [value for value in case.inputs.values() if isinstance(value, np.ndarray)]

@@ -3,9 +3,9 @@
 import numpy as np
 
 from nkisim.machine import TRN2
+from nkisim.memory.layout import MemoryRegion
 from nkisim.memory.placement import Memory
 from nkisim.tensors.indirection import read_held
-from nkisim.tensors.layout import MemoryRegion
 from nkisim.tensors.tensor import NkiTensor
 
 HBM, SBUF, PSUM = MemoryRegion.private_hbm, MemoryRegion.sbuf, MemoryRegion.psum

@@ -117,7 +117,7 @@ def strict_run(*plans: Plan) -> nkisim.Run:
     return nkisim.run(
         nkisim.Kernel(prepared.kernel(len(inputs)))[len(plans)],
         *prepared.arguments(inputs, packed, residual),
-        target=plan.machine,
+        machine=plan.machine,
         lnc=len(plans),
         rules=SWITCHES,
     )

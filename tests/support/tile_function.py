@@ -5,7 +5,7 @@ import nkisim.language as nl
 from nkisim.running.kernel import run
 
 
-def run_on_tiles(function, *arrays, target="trn2", **how):
+def run_on_tiles(function, *arrays, machine="trn2", **how):
     """A run of a kernel that loads the arrays, calls `function` on the tiles, stores the result."""
 
     def kernel(*sources):
@@ -18,16 +18,16 @@ def run_on_tiles(function, *arrays, target="trn2", **how):
         nl.store(out, result)
         return out
 
-    return run(kernel, *arrays, target=target, **how)
+    return run(kernel, *arrays, machine=machine, **how)
 
 
-def on_tiles(function, *arrays, target="trn2"):
+def on_tiles(function, *arrays, machine="trn2"):
     """What `function` returns for tiles that hold the arrays."""
-    return run_on_tiles(function, *arrays, target=target).outputs
+    return run_on_tiles(function, *arrays, machine=machine).outputs
 
 
-def instructions(function, *arrays, target="trn2"):
+def instructions(function, *arrays, machine="trn2"):
     """(engine, operation) of what `function` issues between the loads and the store."""
-    trace = run_on_tiles(function, *arrays, target=target).trace
+    trace = run_on_tiles(function, *arrays, machine=machine).trace
     issued = [(each.engine.name, each.op) for each in trace.instructions()]
     return issued[len(arrays) : -1]

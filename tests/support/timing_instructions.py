@@ -6,8 +6,8 @@ from math import prod
 from nkisim.enums import engine
 from nkisim.machine import Reading, find_machine
 from nkisim.memory.allocation import Allocation
+from nkisim.memory.layout import ON_CHIP, MemoryRegion, layout_of
 from nkisim.numerics import dtypes
-from nkisim.tensors.layout import ON_CHIP, MemoryRegion, layout_of
 from nkisim.timing.costs import cost_of
 from nkisim.trace import Access, Instruction, Loop, Trace
 
@@ -57,10 +57,10 @@ def instruction(op, where, writes, reads=(), /, *, index=0, loop=-1, **options):
     return made
 
 
-def cost(op, where, writes, reads=(), /, *, target="trn2", reading=Reading.default, **options):
+def cost(op, where, writes, reads=(), /, *, machine="trn2", reading=Reading.default, **options):
     """The cost of one instruction."""
-    machine = find_machine(target).read(reading)
-    return cost_of(instruction(op, where, writes, reads, **options), machine)
+    chosen = find_machine(machine).read(reading)
+    return cost_of(instruction(op, where, writes, reads, **options), chosen)
 
 
 def trace_of(*instructions):

@@ -117,7 +117,7 @@ class Flow:
 
         failures = [BY_NAME[name] for name in self.failures if name in BY_NAME]
         run = nkisim.run(
-            nkisim.Kernel(kernel.func)[kernel.lnc], *args, target=kernel.target, lnc=kernel.lnc
+            nkisim.Kernel(kernel.func)[kernel.lnc], *args, machine=kernel.target, lnc=kernel.lnc
         )
         struck = [one.strikes(Call(kernel, args), run) for one in failures if one.strikes]
         done = run.outputs if isinstance(run.outputs, tuple) else (run.outputs,)
@@ -148,7 +148,7 @@ class SimulatingNki(NkiDouble):
 
         def call(*args):
             run = nkisim.run(
-                nkisim.Kernel(kernel.func)[kernel.grid], *args, target=self.target, lnc=self.lnc
+                nkisim.Kernel(kernel.func)[kernel.grid], *args, machine=self.target, lnc=self.lnc
             )
             return spoiled(run.outputs) if self.is_wrong else run.outputs
 

@@ -65,7 +65,7 @@ def shapes_of(kernel, args):
     run = nkisim.run(
         nkisim.Kernel(kernel.func)[kernel.grid],
         *map(_spec, args),
-        target=kernel.nki.target,
+        machine=kernel.nki.target,
         lnc=kernel.nki.lnc,
         values=False,
     )

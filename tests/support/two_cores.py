@@ -32,11 +32,11 @@ def within_time(call):
     return result
 
 
-def launch(kernel, *, values=True, target="trn2"):
+def launch(kernel, *, values=True, machine="trn2"):
     """Run on two cores with a (16, 6) array of 0, 1, 2, ..."""
     x = np.arange(96, dtype=np.float32).reshape(16, 6)
     argument = x if values else Spec(x.shape, "float32")
-    return within_time(lambda: run(Kernel(kernel)[2], argument, target=target, values=values))
+    return within_time(lambda: run(Kernel(kernel)[2], argument, machine=machine, values=values))
 
 
 def other():

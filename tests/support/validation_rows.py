@@ -10,7 +10,7 @@ def row_of(published_us, **changes):
     fields = {
         "number": "1",
         "title": "a kernel",
-        "target": "trn2",
+        "machine": "trn2",
         "dtype": "float32",
         "published_us": published_us,
         "source": "a document",

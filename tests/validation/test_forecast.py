@@ -85,7 +85,7 @@ def test_kernels_of_a_checkout_are_timed_for_each_machine(checkout):
     namespace: dict = {}
     exec(compile(KERNEL, "<kernel>", "exec"), namespace)  # noqa: S102 (our own text)
     run = nkisim.run(
-        namespace["conv"][1], Spec((128, 64), "bfloat16"), 3, target="trn2", lnc=1, values=False
+        namespace["conv"][1], Spec((128, 64), "bfloat16"), 3, machine="trn2", lnc=1, values=False
     )
     alone = schedule(run.trace, TRN2, Reading.default).makespan_ns
     assert trn2.default_us == pytest.approx(alone / 1e3)

@@ -39,8 +39,8 @@ def uniform(*shape, low=0.1, high=1.0, seed=0):
     return np.random.default_rng(seed).uniform(low, high, shape).astype(np.float32)
 
 
-def outputs(kernel, *arrays, target="trn2", **options):
-    return nkisim.run(kernel, *arrays, target=target, **options).outputs
+def outputs(kernel, *arrays, machine="trn2", **options):
+    return nkisim.run(kernel, *arrays, machine=machine, **options).outputs
 
 
 def exact(product, largest=256):
@@ -60,10 +60,10 @@ def exact(product, largest=256):
         (gemm_ladder.blocked_all, {"blocks": (1, 2, 2)}),
     ],
 )
-@pytest.mark.parametrize(("dtype", "target"), [(BFLOAT16, "trn1"), (np.float32, "trn2")])
-def test_the_gemm_ladder_multiplies(kernel, options, dtype, target):
+@pytest.mark.parametrize(("dtype", "machine"), [(BFLOAT16, "trn1"), (np.float32, "trn2")])
+def test_the_gemm_ladder_multiplies(kernel, options, dtype, machine):
     lhs, rhs = signs(256, 256, dtype=dtype), signs(256, 2048, dtype=dtype, seed=1)
-    result = outputs(kernel, np.ascontiguousarray(lhs.T), rhs, target=target, **options)
+    result = outputs(kernel, np.ascontiguousarray(lhs.T), rhs, machine=machine, **options)
     expected = exact(lhs.astype(np.float32) @ rhs.astype(np.float32))
     np.testing.assert_array_equal(result.astype(np.float32), expected)
 
@@ -95,14 +95,14 @@ def test_the_gemm_with_transposing_loads_multiplies():
 
 def test_the_fp32_gemms_multiply():
     lhs, rhs = signs(256, 1024), signs(1024, 1024, seed=1)
-    result = outputs(gemm_fp32.matmul, lhs, rhs, target="trn1")
+    result = outputs(gemm_fp32.matmul, lhs, rhs, machine="trn1")
     np.testing.assert_array_equal(result, lhs @ rhs)
     lhs, rhs = signs(1024, 128), signs(128, 1024 + 192, seed=1)
     turned = np.ascontiguousarray(lhs.T)
-    result = outputs(gemm_fp32.transposed_matmul, turned, rhs, target="trn1")
+    result = outputs(gemm_fp32.transposed_matmul, turned, rhs, machine="trn1")
     np.testing.assert_array_equal(result, lhs @ rhs)
     lhs, rhs = signs(2, 256, 64), signs(2, 64, 2048, seed=1)
-    result = outputs(gemm_fp32.batched_matmul, lhs, rhs, target="trn1")
+    result = outputs(gemm_fp32.batched_matmul, lhs, rhs, machine="trn1")
     np.testing.assert_array_equal(result, lhs @ rhs)
 
 
@@ -122,7 +122,7 @@ def test_conv2d_convolves_takes_maxima_and_adds_the_bias(dtype, pool):
 @pytest.mark.parametrize(("pool", "stored_rows"), [(1, 8), (2, 4)])
 def test_conv2d_loads_a_row_for_every_filter_row_and_weights_by_filter(pool, stored_rows):
     x, w = signs(1, 256, 6, 10, dtype=np.float16), signs(256, 256, 3, 3, dtype=np.float16)
-    run = nkisim.run(conv2d.conv2d, x, w, signs(256, dtype=np.float16), target="trn2", pool=pool)
+    run = nkisim.run(conv2d.conv2d, x, w, signs(256, dtype=np.float16), machine="trn2", pool=pool)
     instructions = list(run.trace.instructions())
     total = Counter(instruction.op for instruction in instructions)
     assert total["nc_matmul"] == 8 * 18  # two tiles of four output rows; 9 taps, two input tiles
@@ -147,7 +147,7 @@ def test_conv2d_loads_a_row_for_every_filter_row_and_weights_by_filter(pool, sto
 def test_groups_of_output_tiles_multiply_and_share_loads(group, load, loads_of_a_slab):
     lhs, rhs = signs(512, 256, dtype=BFLOAT16), signs(256, 2048, dtype=BFLOAT16, seed=1)
     turned = np.ascontiguousarray(lhs.T)
-    run = nkisim.run(gemm_groups.grouped, turned, rhs, target="trn1", group=group, load=load)
+    run = nkisim.run(gemm_groups.grouped, turned, rhs, machine="trn1", group=group, load=load)
     expected = exact(lhs.astype(np.float32) @ rhs.astype(np.float32))
     np.testing.assert_array_equal(run.outputs.astype(np.float32), expected)
     total = Counter(instruction.op for instruction in run.trace.instructions())
@@ -190,7 +190,7 @@ def test_depthwise_conv1d_convolves_with_zero_padding(kernel, options):
     img, filters = signs(2, 256, 128), signs(256, 3, seed=1)
     padded = np.pad(img, ((0, 0), (0, 0), (1, 1)))
     expected = sum(padded[:, :, k : k + 128] * filters[None, :, k : k + 1] for k in range(3))
-    result = outputs(kernel, img, filters, target="trn1", **options)
+    result = outputs(kernel, img, filters, machine="trn1", **options)
     np.testing.assert_array_equal(result, expected)
 
 
@@ -216,7 +216,7 @@ def test_mamba_scans(kernel, steps):
             decay = np.exp(delta[:, t].astype(float) * a[:, s])
             state = decay * state + delta[:, t].astype(float) * u[:, t] * b[s, t]
             expected[:, t] += c[s, t] * state
-    result = outputs(kernel, delta, u, a, b, c, target="trn1")
+    result = outputs(kernel, delta, u, a, b, c, machine="trn1")
     # All terms are positive. A step rounds the exponent (|x| < 1), the exponential, a product and a
     # sum: at most 3 epsilon relative; the rest of the chain rounds fewer than 8 times.
     np.testing.assert_allclose(result, expected, rtol=(3 * steps + 8) * EPSILON)
@@ -226,7 +226,7 @@ def test_silu_matches_its_formula():
     x = uniform(128, 2, 1024, low=-4, high=4)
     expected = x.astype(float) / (1 + np.exp(-x.astype(float)))
     # Exponential, sum, reciprocal and product: each within an epsilon.
-    result = outputs(elementwise.silu, x, target="trn1")
+    result = outputs(elementwise.silu, x, machine="trn1")
     np.testing.assert_allclose(result, expected, rtol=4 * EPSILON)
 
 
@@ -238,5 +238,5 @@ def test_adamw_takes_a_step():
     expected = theta - 1e-5 * theta.astype(float) - 0.01 * mean / (root + 1e-8)
     # |theta| <= 1: two subtractions and a product with a tiny factor round within an epsilon each;
     # the step itself is smaller than 1e-2, so its roundings are too.
-    result = outputs(elementwise.adamw, theta, grad, m, v, target="trn1")
+    result = outputs(elementwise.adamw, theta, grad, m, v, machine="trn1")
     np.testing.assert_allclose(result, expected, rtol=0, atol=3 * EPSILON)

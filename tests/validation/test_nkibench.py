@@ -26,7 +26,7 @@ def noise(*shape, seed=0):
 
 
 def outputs(kernel, *arrays, **options):
-    return nkisim.run(kernel, *arrays, target="trn1", **options).outputs
+    return nkisim.run(kernel, *arrays, machine="trn1", **options).outputs
 
 
 def close(result, expected, roundings):
@@ -63,7 +63,7 @@ def test_norms_beside_matmuls():
 def test_streamed_weights_are_loaded_every_time():
     x, w, z = signs(384, 1024), signs(1024, 512, seed=1), signs(384, 512, seed=2)
     run = nkisim.run(
-        norm_matmul.matmul_add_rmsnorm, x, w, z, signs(512), target="trn1", epsilon=1.0
+        norm_matmul.matmul_add_rmsnorm, x, w, z, signs(512), machine="trn1", epsilon=1.0
     )
     again = 2 * 2 * 128 * 512  # two tiles of w for the second and the third 128 rows
     identity = 128 * 128
@@ -150,7 +150,7 @@ EXACT = ("41c", "45b", "45d")
 @pytest.mark.parametrize("number", COUNTERS)
 def test_a_stream_has_the_published_counts(number):
     row = next(row for row in ROWS if row.number == number)
-    run = nkisim.run(row.kernel, *row.arguments, target="trn1", values=False, **row.options)
+    run = nkisim.run(row.kernel, *row.arguments, machine="trn1", values=False, **row.options)
     flops, read, written = COUNTERS[number]
     assert operations(run, 1 if number == "45d" else 2) == pytest.approx(flops, rel=1e-4)
     moved = hbm_bytes(run)

@@ -56,7 +56,7 @@ def test_a_slope_is_what_one_more_takes():
     asked = {
         "kernel": copies,
         "arguments": (Spec((128, 512), "float32"),),
-        "target": "trn1",
+        "machine": "trn1",
         "options": {"columns": 512},
     }
     slope = model(row_of(1, repeats=10, **asked)).default_us
@@ -85,7 +85,7 @@ def test_a_launch_on_two_cores_ends_with_the_slower_one():
     )
     (run,) = stream.runs
     assert len(run.traces) == 2
-    alone = nkisim.run(Kernel(unequal)[2], Spec((9, 64), "float32"), target="trn2", values=False)
+    alone = nkisim.run(Kernel(unequal)[2], Spec((9, 64), "float32"), machine="trn2", values=False)
     slow = nkisim.timing.schedule(alone.traces[1], TRN2).makespan_ns
     fast = nkisim.timing.schedule(alone.traces[0], TRN2).makespan_ns
     assert fast < slow <= launch_time(run, TRN2, Reading.default).makespan_ns

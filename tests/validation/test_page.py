@@ -108,7 +108,7 @@ def test_times_have_the_unit_of_their_size():
 def test_the_page_lists_kernels_of_libraries():
     entry = {
         "kernel": "softmax",
-        "target": "trn2",
+        "machine": "trn2",
         "commit": "abcdef0123",
         "cases": 3,
         "max_error": 1e-6,
@@ -163,7 +163,7 @@ def test_correlation_is_that_of_logarithms():
 
 def test_the_picture_has_a_mark_for_every_row_at_its_place():
     outcomes = [
-        outcome_of(10, 1, 10, 1, number="7", target="trn1"),
+        outcome_of(10, 1, 10, 1, number="7", machine="trn1"),
         outcome_of(1000, 1, 100, 1, number=DRAWN, group="instruction rates"),
     ]
     picture = draw_picture(outcomes)

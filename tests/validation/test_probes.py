@@ -27,7 +27,7 @@ def noise(*shape, dtype=BF16):
 
 
 def times(kernel, *arguments, machine=TRN2):
-    run = nkisim.run(Kernel(kernel), *arguments, target=machine)
+    run = nkisim.run(Kernel(kernel), *arguments, machine=machine)
     return schedule(run.trace, run.machine, Reading.default, memory=run.memory).makespan_ns
 
 
@@ -38,20 +38,20 @@ def test_probes_keep_to_the_python_of_nki(probe):
 
 def test_pairs_are_rounded_once():
     a, b = noise(128, 256), noise(128, 256)
-    y = nkisim.run(Kernel(vector_pairs), a, b, 1, target="trn2").outputs
+    y = nkisim.run(Kernel(vector_pairs), a, b, 1, machine="trn2").outputs
     assert np.array_equal(y, (a.astype(np.float32) + b.astype(np.float32)).astype(np.float16))
 
 
 def test_subnormal_operands_count():
     ones = np.ones((128, 32), np.float16)
     tiny = np.full((128, 64), 2.0**-20, np.float16)
-    y = nkisim.run(Kernel(matmul_operands), ones, tiny, 1, target="trn2").outputs
+    y = nkisim.run(Kernel(matmul_operands), ones, tiny, 1, machine="trn2").outputs
     assert np.all(np.asarray(y) == 2.0**-13)
 
 
 def test_operands_of_two_types():
     s, m = noise(128, 32, dtype=np.float16), noise(128, 64)
-    y = nkisim.run(Kernel(matmul_operands), s, m, 1, target="trn2").outputs
+    y = nkisim.run(Kernel(matmul_operands), s, m, 1, machine="trn2").outputs
     exact = s.astype(np.float64).T @ m.astype(np.float64)
     assert np.allclose(y, exact, atol=128 * 2.0**-24 * 128)
     assert times(matmul_operands, s, m, 50) == times(matmul_operands, s.astype(BF16), m, 50)
@@ -59,7 +59,7 @@ def test_operands_of_two_types():
 
 def test_a_bank_is_read_while_it_grows():
     s, m = noise(128, 32), noise(128, 64)
-    once, twice = np.asarray(nkisim.run(Kernel(growing_bank), s, m, target="trn2").outputs)
+    once, twice = np.asarray(nkisim.run(Kernel(growing_bank), s, m, machine="trn2").outputs)
     assert np.array_equal(2 * once, twice)
 
 

@@ -18,7 +18,7 @@ def signs(*shape, dtype=np.float32, seed=0):
 
 
 def outputs(kernel, *arrays, **options):
-    return nkisim.run(kernel, *arrays, target="trn1", **options).outputs
+    return nkisim.run(kernel, *arrays, machine="trn1", **options).outputs
 
 
 @pytest.mark.parametrize("tiles", [1, 3])
@@ -94,7 +94,7 @@ def test_a_repeat_is_one_instruction_and_no_dma(row):
     op, engine = OPS.get(row.number, ("nc_matmul", "tensor"))
     few, many = (
         nkisim.run(
-            row.kernel, *row.arguments, target="trn1", values=False, repeats=n, **row.options
+            row.kernel, *row.arguments, machine="trn1", values=False, repeats=n, **row.options
         ).trace
         for n in (8, 20)
     )

@@ -14,7 +14,7 @@ STATES, TILES = 3, 2
 def trace_of(kernel, steps):
     row, state = Spec((128 * TILES, steps), "float32"), Spec((STATES, steps), "float32")
     a = Spec((128 * TILES, STATES), "float32")
-    return nkisim.run(kernel, row, row, a, state, state, target="trn1", values=False).trace
+    return nkisim.run(kernel, row, row, a, state, state, machine="trn1", values=False).trace
 
 
 @pytest.mark.parametrize("steps", [1024, 3072, 8192])

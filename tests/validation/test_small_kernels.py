@@ -18,11 +18,11 @@ def signs(*shape, dtype=np.float32, seed=0):
 
 
 def outputs(kernel, *arrays, **options):
-    return nkisim.run(kernel, *arrays, target="trn1", **options).outputs
+    return nkisim.run(kernel, *arrays, machine="trn1", **options).outputs
 
 
 def counts(kernel, *specs, **options):
-    trace = nkisim.run(kernel, *specs, target="trn1", values=False, **options).trace
+    trace = nkisim.run(kernel, *specs, machine="trn1", values=False, **options).trace
     return Counter((i.op, i.engine.name) for i in trace.instructions())
 
 
@@ -62,22 +62,24 @@ def test_expert_loads_fill_the_slots(skipped):
 def test_skipped_loads_move_a_byte(skipped, whole):
     experts, numbers = Spec((8, 128, 512), "uint8"), Spec((1, 256), "int32")
     trace = nkisim.run(
-        small_probes.expert_loads, experts, numbers, target="trn1", values=False, skipped=skipped
+        small_probes.expert_loads, experts, numbers, machine="trn1", values=False, skipped=skipped
     ).trace
     copies = [i for i in trace.instructions() if i.op == "dma_copy"]
     sizes = Counter(np.prod(copy.writes[0].layout.shape) for copy in copies)
     assert (sizes[128 * 512], sizes[1]) == (whole, skipped)
 
 
-@pytest.mark.parametrize("rolled", [True, False])
-def test_a_loop_repeats_its_body(rolled):
+@pytest.mark.parametrize("looped", [True, False])
+def test_a_loop_repeats_its_body(looped):
     x, expected = signs(128, 64), signs(128, 64)
     for _ in range(5):
         expected = expected / 2 + 1
-    result = outputs(small_probes.halve_and_add, x, turns=5, rolled=rolled)
+    result = outputs(small_probes.halve_and_add, x, iterations=5, looped=looped)
     np.testing.assert_array_equal(result, expected)
-    found = counts(small_probes.halve_and_add, Spec((128, 64), "float32"), turns=64, rolled=rolled)
-    assert found["tensor_scalar", "vector"] == (1 if rolled else 64)
+    found = counts(
+        small_probes.halve_and_add, Spec((128, 64), "float32"), iterations=64, looped=looped
+    )
+    assert found["tensor_scalar", "vector"] == (1 if looped else 64)
 
 
 def test_the_largest_come_in_order():

@@ -9,7 +9,7 @@ import nkisim
 from nkisim import Kernel
 from nkisim.trace import Loop
 from repetition import few
-from validation.kernels import conv3d_rolled, flat_copy, gemm_two_cores, transpose_blocks
+from validation.kernels import conv3d_looped, flat_copy, gemm_two_cores, transpose_blocks
 from validation.rows import ROWS
 
 ROW = {row.number: row for row in ROWS}
@@ -20,7 +20,7 @@ def integers(*shape, dtype=np.float32, most=1, seed=0):
 
 
 def on_both(kernel, *arrays, **options):
-    return nkisim.run(Kernel(kernel)[2], *arrays, target="trn2", **options)
+    return nkisim.run(Kernel(kernel)[2], *arrays, machine="trn2", **options)
 
 
 def executed(items):
@@ -62,20 +62,20 @@ CONV3D_SHAPES = {
 @few(1)
 @pytest.mark.parametrize("shape", CONV3D_SHAPES)
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
-def test_rolled_conv3d_convolves(shape, dtype):
+def test_looped_conv3d_convolves(shape, dtype):
     x = integers(1, 6, np.prod(shape), dtype=dtype)
     w = integers(5, 6, 27, dtype=dtype, seed=1)
-    result = on_both(conv3d_rolled.conv3d, x, w, shape=shape).outputs
+    result = on_both(conv3d_looped.conv3d, x, w, shape=shape).outputs
     expected = convolved(x, w, shape).reshape(1, 5, -1)  # at most 162: exact in fp16
     np.testing.assert_array_equal(result.astype(np.float32), expected)
 
 
 @few(1)
 @pytest.mark.parametrize(("shape", "trips"), CONV3D_SHAPES.items())
-def test_rolled_conv3d_has_the_loops_and_instructions_of_its_source(shape, trips):
+def test_looped_conv3d_has_the_loops_and_instructions_of_its_source(shape, trips):
     depths, height, _ = shape
     x, w = integers(1, 6, np.prod(shape)), integers(5, 6, 27)
-    first, second = on_both(conv3d_rolled.conv3d, x, w, shape=shape).traces
+    first, second = on_both(conv3d_looped.conv3d, x, w, shape=shape).traces
     assert [item.trips for item in first.items if isinstance(item, Loop)] == trips * depths
     total = executed(first.items)
     blocks, rest = divmod(height - 2, 8)

@@ -43,22 +43,22 @@ def expert_loads(experts: nl.NkiTensor, numbers: nl.NkiTensor, skipped: int) -> 
     return out
 
 
-def halve_and_add(x: nl.NkiTensor, turns: int, *, rolled: bool) -> nl.NkiTensor:
-    """x = x / 2 + 1, `turns` times in place, as a device loop or unrolled."""
+def halve_and_add(x: nl.NkiTensor, iterations: int, *, looped: bool) -> nl.NkiTensor:
+    """x = x / 2 + 1, `iterations` times in place, as a device loop or unrolled."""
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
     tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=x)
 
-    def body(_turn: object) -> None:
+    def body(_iteration: object) -> None:
         nisa.tensor_scalar(
             dst=tile, data=tile, op0=nl.multiply, operand0=0.5, op1=nl.add, operand1=1.0
         )
 
-    if rolled:
-        nl.fori_loop(0, turns, body)
+    if looped:
+        nl.fori_loop(0, iterations, body)
     else:
-        for turn in range(turns):
-            body(turn)
+        for iteration in range(iterations):
+            body(iteration)
     nisa.dma_copy(dst=out, src=tile)
     return out
 

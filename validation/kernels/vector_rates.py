@@ -40,56 +40,56 @@ class Operands:
         return self.sbuf[:, first : first + SLICE]
 
 
-def _evict_vector(ring: nl.NkiTensor, given: Operands) -> None:
-    nisa.tensor_copy(dst=ring, src=given.psum, engine=nisa.vector_engine)
+def _evict_vector(ring: nl.NkiTensor, tiles: Operands) -> None:
+    nisa.tensor_copy(dst=ring, src=tiles.psum, engine=nisa.vector_engine)
 
 
-def _evict_scalar(ring: nl.NkiTensor, given: Operands) -> None:
-    nisa.activation(dst=ring, op=nl.copy, data=given.psum)
+def _evict_scalar(ring: nl.NkiTensor, tiles: Operands) -> None:
+    nisa.activation(dst=ring, op=nl.copy, data=tiles.psum)
 
 
-def _multiply_sbuf(ring: nl.NkiTensor, given: Operands) -> None:
-    left, right = given.sbuf[:, :BANK], given.sbuf[:, BANK : 2 * BANK]
+def _multiply_sbuf(ring: nl.NkiTensor, tiles: Operands) -> None:
+    left, right = tiles.sbuf[:, :BANK], tiles.sbuf[:, BANK : 2 * BANK]
     nisa.tensor_tensor(dst=ring, data1=left, data2=right, op=nl.multiply, engine=nisa.vector_engine)
 
 
-def _multiply_psum(ring: nl.NkiTensor, given: Operands) -> None:
-    right = given.sbuf[:, BANK : 2 * BANK]
+def _multiply_psum(ring: nl.NkiTensor, tiles: Operands) -> None:
+    right = tiles.sbuf[:, BANK : 2 * BANK]
     nisa.tensor_tensor(
-        dst=ring, data1=given.psum, data2=right, op=nl.multiply, engine=nisa.vector_engine
+        dst=ring, data1=tiles.psum, data2=right, op=nl.multiply, engine=nisa.vector_engine
     )
 
 
-def _scale(ring: nl.NkiTensor, given: Operands) -> None:
+def _scale(ring: nl.NkiTensor, tiles: Operands) -> None:
     nisa.tensor_scalar(
-        dst=ring, data=given.sbuf, op0=nl.multiply, operand0=0.5, engine=nisa.vector_engine
+        dst=ring, data=tiles.sbuf, op0=nl.multiply, operand0=0.5, engine=nisa.vector_engine
     )
 
 
-def _maximum(ring: nl.NkiTensor, given: Operands) -> None:
-    nisa.tensor_reduce(ring, nl.maximum, given.sbuf, axis=1)
+def _maximum(ring: nl.NkiTensor, tiles: Operands) -> None:
+    nisa.tensor_reduce(ring, nl.maximum, tiles.sbuf, axis=1)
 
 
-def _row_sum(ring: nl.NkiTensor, given: Operands) -> None:
-    nisa.tensor_reduce(ring, nl.add, given.slice(), axis=1)
+def _row_sum(ring: nl.NkiTensor, tiles: Operands) -> None:
+    nisa.tensor_reduce(ring, nl.add, tiles.slice(), axis=1)
 
 
-def _exp_psum(ring: nl.NkiTensor, given: Operands) -> None:
-    total = given.sums[given.turn % RING]
-    nisa.activation_reduce(ring, nl.exp, given.psum, nl.add, total, bias=given.bias, scale=1.0)
+def _exp_psum(ring: nl.NkiTensor, tiles: Operands) -> None:
+    total = tiles.sums[tiles.turn % RING]
+    nisa.activation_reduce(ring, nl.exp, tiles.psum, nl.add, total, bias=tiles.bias, scale=1.0)
 
 
-def _exp_sbuf(ring: nl.NkiTensor, given: Operands) -> None:
-    total = given.sums[given.turn % RING]
-    nisa.activation_reduce(ring, nl.exp, given.sbuf, nl.add, total, bias=given.bias, scale=1.0)
+def _exp_sbuf(ring: nl.NkiTensor, tiles: Operands) -> None:
+    total = tiles.sums[tiles.turn % RING]
+    nisa.activation_reduce(ring, nl.exp, tiles.sbuf, nl.add, total, bias=tiles.bias, scale=1.0)
 
 
-def _copy_scalar(ring: nl.NkiTensor, given: Operands) -> None:
-    nisa.activation(dst=ring, op=nl.copy, data=given.sbuf[:, :SLICE])
+def _copy_scalar(ring: nl.NkiTensor, tiles: Operands) -> None:
+    nisa.activation(dst=ring, op=nl.copy, data=tiles.sbuf[:, :SLICE])
 
 
-def _cast_vector(ring: nl.NkiTensor, given: Operands) -> None:
-    nisa.tensor_copy(dst=ring, src=given.slice(), engine=nisa.vector_engine)
+def _cast_vector(ring: nl.NkiTensor, tiles: Operands) -> None:
+    nisa.tensor_copy(dst=ring, src=tiles.slice(), engine=nisa.vector_engine)
 
 
 Step = Callable[[nl.NkiTensor, Operands], None]
@@ -118,12 +118,12 @@ def elementwise(x: nl.NkiTensor, repeats: int, step: str, width: int) -> nl.NkiT
     """
     apply, dtype = STEPS[step]
     rows = x.shape[0]
-    given = Operands(x)
+    tiles = Operands(x)
     ring = rotating(RING, (rows, width), dtype)
     for turn in range(repeats):
-        given.turn = turn
-        apply(ring[turn % RING], given)
-    read = given.sums if step.startswith("exp") else ring
+        tiles.turn = turn
+        apply(ring[turn % RING], tiles)
+    read = tiles.sums if step.startswith("exp") else ring
     out = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.shared_hbm)
     total = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(total, 0.0)

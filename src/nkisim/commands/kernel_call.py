@@ -48,7 +48,7 @@ def add_kernel_options(parser: argparse.ArgumentParser) -> None:
         help="an argument of the kernel: x=4096x2048:float32 (an array), x=data.npy, eps=1e-6,"
         " dtype=nl.bfloat16; once for each",
     )
-    parser.add_argument("--target", default=TRN2.name, choices=sorted(MACHINES))
+    parser.add_argument("--machine", default=TRN2.name, choices=sorted(MACHINES))
     parser.add_argument(
         "--lnc", type=int, choices=(1, 2), help="launch it on that many cores (default: one)"
     )
@@ -83,14 +83,14 @@ def _example(name: str) -> KernelCall:
 
 
 def run_asked(
-    options: argparse.Namespace, asked: KernelCall, *, values: bool, inspect_values: bool = False
+    options: argparse.Namespace, call: KernelCall, *, values: bool, inspect_values: bool = False
 ) -> Run:
     """Run it where the options say."""
-    kernel = asked.kernel if isinstance(asked.kernel, Kernel) else Kernel(asked.kernel)
+    kernel = call.kernel if isinstance(call.kernel, Kernel) else Kernel(call.kernel)
     if options.lnc is not None:
         kernel = kernel[options.lnc]
-    how = {"target": options.target, "lnc": options.lnc or 1, "values": values}
-    return run(kernel, **how, inspect=inspect_values, **asked.arguments)
+    how = {"machine": options.machine, "lnc": options.lnc or 1, "values": values}
+    return run(kernel, **how, inspect=inspect_values, **call.arguments)
 
 
 def reporting(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:

@@ -38,22 +38,22 @@ def add_parser(commands: Commands) -> None:
 def main(options: argparse.Namespace) -> int:
     """Run the kernel and print a summary; the exit code."""
     values = not options.shape_only and options.example is None
-    asked = kernel_asked(options, values=values, seed=options.seed)
-    values = values and not any(isinstance(argument, Spec) for argument in asked.arguments.values())
-    result = run_asked(options, asked, values=values, inspect_values=options.inspect)
-    sys.stdout.writelines(f"{line}\n" for line in _summary(options, asked, result))
+    call = kernel_asked(options, values=values, seed=options.seed)
+    values = values and not any(isinstance(argument, Spec) for argument in call.arguments.values())
+    result = run_asked(options, call, values=values, inspect_values=options.inspect)
+    sys.stdout.writelines(f"{line}\n" for line in _summary(options, call, result))
     if options.save is not None and values:
         np.savez(options.save, *_returned(result.outputs))
         sys.stdout.write(f"saved    {options.save}\n")
     return 0
 
 
-def _summary(options: argparse.Namespace, asked: KernelCall, result: Run) -> Iterator[str]:
+def _summary(options: argparse.Namespace, call: KernelCall, result: Run) -> Iterator[str]:
     machine = result.machine
     cores = len(result.traces)
     how = "shapes only" if result.outputs is None and result.output_shapes else "values"
-    yield f"{asked.name} on {machine.name}, {cores} core{'s' if cores > 1 else ''}, {how}"
-    for name, value in asked.arguments.items():
+    yield f"{call.name} on {machine.name}, {cores} core{'s' if cores > 1 else ''}, {how}"
+    for name, value in call.arguments.items():
         random = isinstance(value, np.ndarray) and not _is_stored(options.arg, name)
         yield f"takes    {described(name, value)}{', random' if random else ''}"
     yield from _returned_lines(result)

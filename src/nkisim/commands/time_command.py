@@ -39,15 +39,15 @@ def add_parser(commands: Commands) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Print the report, write the files asked for; the exit code."""
-    asked = kernel_asked(options, values=False)
-    result = run_asked(options, asked, values=False)
+    call = kernel_asked(options, values=False)
+    result = run_asked(options, call, values=False)
     readings = list(Reading) if options.reading == _ALL else [Reading(options.reading)]
     launches = {
         reading: schedule_launch(result.traces, result.machine, reading, memories=result.memories)
         for reading in readings
     }
     for core in range(len(result.traces)):
-        name = asked.name if len(result.traces) == 1 else f"{asked.name}, core {core}"
+        name = call.name if len(result.traces) == 1 else f"{call.name}, core {core}"
         _report(options, {reading: cores[core] for reading, cores in launches.items()}, core, name)
     return 0
 

@@ -44,12 +44,12 @@ def add_parser(commands: Commands) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Print the trace, write the files asked for; the exit code."""
-    asked = kernel_asked(options, values=False)
-    result = run_asked(options, asked, values=False)
+    call = kernel_asked(options, values=False)
+    result = run_asked(options, call, values=False)
     if options.core >= len(result.traces):
         not_run(f"--core {options.core}", "the kernel ran on one core", "add --lnc 2")
     trace = result.traces[options.core]
-    sys.stdout.write(f"{asked.name} on {result.machine.name}: {_counts(trace)}\n")
+    sys.stdout.write(f"{call.name} on {result.machine.name}: {_counts(trace)}\n")
     sys.stdout.writelines(f"{line}\n" for line in _lines(trace, options))
     if options.json is not None:
         records = [_record(instruction) for instruction in trace.instructions()]
@@ -90,32 +90,31 @@ def _trips(loop: Loop) -> str:
     return "as often as the device says" if loop.trips is None else f"{loop.trips:,} times"
 
 
-def _line(one: Instruction, depth: int) -> str:
-    place = "" if one.place is None else one.place.short
-    writes = ", ".join(operand(access) for access in one.writes) or "-"
-    reads = ", ".join(operand(access) for access in one.reads)
-    name = f" {one.name}" if one.name else ""
+def _line(instruction: Instruction, depth: int) -> str:
+    place = "" if instruction.place is None else instruction.place.short
+    writes = ", ".join(operand(access) for access in instruction.writes) or "-"
+    reads = ", ".join(operand(access) for access in instruction.reads)
+    name = f" {instruction.name}" if instruction.name else ""
     arrow = f" <- {reads}" if reads else ""
-    what = f"{'  ' * depth}{one.op}{name}"
-    return (
-        f"{one.index:>6}  {place:<{_SOURCE_COLUMNS}} {lane_name(one):<11} {what}: {writes}{arrow}"
-    )
+    what = f"{'  ' * depth}{instruction.op}{name}"
+    where = f"{place:<{_SOURCE_COLUMNS}} {lane_name(instruction):<11}"
+    return f"{instruction.index:>6}  {where} {what}: {writes}{arrow}"
 
 
-def _record(one: Instruction) -> dict[str, Any]:
-    place = one.place
+def _record(instruction: Instruction) -> dict[str, Any]:
+    place = instruction.place
     return {
-        "index": one.index,
-        "op": one.op,
-        "name": one.name,
-        "engine": one.engine.name,
-        "loop": one.loop,
+        "index": instruction.index,
+        "op": instruction.op,
+        "name": instruction.name,
+        "engine": instruction.engine.name,
+        "loop": instruction.loop,
         "file": place.file if place else None,
         "line": place.line if place else None,
         "function": place.function if place else None,
         "source": place.source if place else None,
-        "writes": [operand(access) for access in one.writes],
-        "reads": [operand(access) for access in one.reads],
+        "writes": [operand(access) for access in instruction.writes],
+        "reads": [operand(access) for access in instruction.reads],
     }
 
 

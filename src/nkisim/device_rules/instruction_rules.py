@@ -1,4 +1,4 @@
-"""Rules about single instructions: PSUM chains, DMA patterns, engines of trn1."""
+"""Rules about single instructions: PSUM accumulation groups, DMA patterns, engines of trn1."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from nkisim.machine import V2, V3, V4
 
 _TRN1: Final = (V2,)
 
-PSUM_CHAINS: Final = DeviceRule(
-    name="psum-chains",
+PSUM_GROUPS: Final = DeviceRule(
+    name="psum-groups",
     strength=Strength.S,
-    forbids="several accumulation chains in column ranges of one PSUM tensor",
+    forbids="several accumulation groups in column ranges of one PSUM tensor",
     reported="the first partial sums are lost: only the last range is right, for widths of 1 to 16"
-    " and of 128, interleaved or one after another. One tensor a chain is exact, and so are ranges"
+    " and of 128, interleaved or one after another. One tensor a group is exact, and so are ranges"
     " written once",
     source="KILN tools/probe_psum_interleave.py, probe_nki_scores, moe_ep",
     seen_on="trn1, nki 0.6.0",
-    remedy="allocate one PSUM tensor for each chain",
+    remedy="allocate one PSUM tensor for each group",
     generations=_TRN1,
 )
-PSUM_CHAINS_UNTESTED: Final = DeviceRule(
-    name="psum-chains-untested",
+PSUM_GROUPS_UNTESTED: Final = DeviceRule(
+    name="psum-groups-untested",
     strength=Strength.W,
-    forbids="several accumulation chains in one PSUM tensor: in column ranges from trn2 on, in"
+    forbids="several accumulation groups in one PSUM tensor: in column ranges from trn2 on, in"
     " ranges of partitions (column tiles) anywhere",
     reported="nothing: wrong on trn1 for column ranges, tested by nobody found for these",
     source="KILN tools/probe_psum_interleave.py, by analogy",
     seen_on="not seen on a device",
-    remedy="allocate one PSUM tensor for each chain",
+    remedy="allocate one PSUM tensor for each group",
 )
 ACCUMULATE_NONE: Final = DeviceRule(
     name="accumulate-none-reuse",
     strength=Strength.S,
-    forbids="accumulate=None into PSUM elements whose chain was read before",
-    reported="adds to what the chain before left. accumulate=None with a fresh tile for each chain"
+    forbids="accumulate=None into PSUM elements whose group was read before",
+    reported="adds to what the group before left. accumulate=None with a fresh tile for each group"
     " is right (TB)",
     source="KILN; AGD asks for accumulate=(k > 0)",
     seen_on="trn1 and trn2, nki 0.6.0",
-    remedy="pass accumulate=False on the first matmul of a chain and True on the others, or"
+    remedy="pass accumulate=False on the first matmul of a group and True on the others, or"
     " allocate a fresh tile",
 )
 STATIONARY_DIMS: Final = DeviceRule(
@@ -181,8 +181,8 @@ TRANSPOSE_SKIP: Final = DeviceRule(
 )
 
 INSTRUCTION_RULES: Final = (
-    PSUM_CHAINS,
-    PSUM_CHAINS_UNTESTED,
+    PSUM_GROUPS,
+    PSUM_GROUPS_UNTESTED,
     ACCUMULATE_NONE,
     STATIONARY_DIMS,
     BF16_TRANSPOSE,

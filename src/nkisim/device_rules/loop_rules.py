@@ -31,17 +31,17 @@ PSUM_IN_TWO_LOOPS: Final = DeviceRule(
     remedy="allocate a PSUM tensor in the body of each loop",
 )
 SBUF_REFILL: Final = DeviceRule(
-    name="sbuf-refill-across-turns",
+    name="sbuf-refill-across-iterations",
     strength=Strength.M,
-    forbids="SBUF from outside of a loop, refilled for the next turn with nothing in the same turn"
-    " that waits for the refill",
-    reported="wrong values on the device, right ones in the simulator; work in the same turn that"
-    " waits for the refill cured it. Accumulators that one engine alone touches are fine, and so"
-    " are offset cells that are counted up in place (TB, NKL). The cause was not proven",
+    forbids="SBUF from outside of a loop, refilled for the next iteration with nothing in the same"
+    " iteration that waits for the refill",
+    reported="wrong values on the device, right ones in the simulator; work in the same iteration"
+    " that waits for the refill cured it. Accumulators that one engine alone touches are fine, and"
+    " so are offset cells that are counted up in place (TB, NKL). The cause was not proven",
     source="JIN test/kernel_depcheck (moe_fused_fp8 v8d)",
     seen_on="trn2 LNC2, October 2026",
-    remedy="read the refilled tile in the same turn, or load it at the top of the turn that uses"
-    " it: a turn is a barrier, so loading ahead gains nothing",
+    remedy="read the refilled tile in the same iteration, or load it at the top of the iteration"
+    " that uses it: an iteration is a barrier, so loading ahead gains nothing",
 )
 LOOP_TRIPS: Final = DeviceRule(
     name="loop-trips",

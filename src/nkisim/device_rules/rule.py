@@ -51,6 +51,6 @@ class DeviceRule:
         return machine.generation in self.generations
 
     @property
-    def targets(self) -> str:
+    def machines(self) -> str:
         """The machines it is applied to, by name."""
         return ", ".join(NAMES[generation] for generation in self.generations)

@@ -35,13 +35,13 @@ def _kernels(*names: str) -> list[Callable[..., Any]]:
             uninstall()
 
 
-_matmul, _rolled_copy, _vector_add = _kernels("matmul", "rolled_copy", "vector_add")
+_matmul, _looped_copy, _vector_add = _kernels("matmul", "looped_copy", "vector_add")
 
 _SIDE: Final = 16 * TRN2.partitions
-_ROLLED_ROWS: Final = 1000 * 4 * TRN2.partitions  # an iteration copies four tiles
+_LOOPED_ROWS: Final = 1000 * 4 * TRN2.partitions  # an iteration copies four tiles
 
 EXAMPLES: Final = {
     "matmul": Example(_matmul, (Spec((_SIDE, _SIDE), "bfloat16"),) * 2),
-    "rolled_copy": Example(_rolled_copy, (Spec((_ROLLED_ROWS, _SIDE), "bfloat16"),)),
+    "looped_copy": Example(_looped_copy, (Spec((_LOOPED_ROWS, _SIDE), "bfloat16"),)),
     "vector_add": Example(_vector_add, (Spec((_SIDE, _SIDE), "float32"),) * 2),
 }

@@ -2,7 +2,8 @@
 
 Everything is held twice, so that one is filled while the other is used: panels and strips in SBUF,
 and in PSUM the sums of two row tiles times a panel, which take half of its banks, each a tensor of
-its own (trn1 adds up one chain a tensor). Vector and Scalar engines share the way out of PSUM.
+its own (trn1 adds up one accumulation group a tensor). Vector and Scalar engines share the way out
+of PSUM.
 """
 
 import nki.isa as nisa

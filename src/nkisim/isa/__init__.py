@@ -41,9 +41,9 @@ from nkisim.isa.shuffle import nc_stream_shuffle
 from nkisim.isa.statistics import bn_aggr, bn_stats
 from nkisim.isa.tensor_scalar import tensor_scalar
 from nkisim.isa.transpose import dma_transpose, nc_transpose
+from nkisim.memory.layout import MemoryRegion
 from nkisim.numerics.operators.operator import Operator
 from nkisim.public_calls import open_methods, open_namespace
-from nkisim.tensors.layout import MemoryRegion
 from nkisim.tensors.registers import VirtualRegister
 from nkisim.tensors.scalars import NkiScalar
 from nkisim.tensors.strided_tensor import StridedTensor

@@ -6,7 +6,7 @@ from nkisim.errors import refuse
 from nkisim.isa.dma import dma_copy
 from nkisim.isa.move import tensor_copy
 from nkisim.kinds import value_in_words
-from nkisim.tensors.layout import HBM
+from nkisim.memory.layout import HBM
 from nkisim.tensors.tensor import NkiTensor, define_assignment
 
 

@@ -10,7 +10,7 @@ from nkisim.errors import refuse
 
 if TYPE_CHECKING:
     from nkisim.device_rules.rule import DeviceRule
-    from nkisim.device_rules.watch import RuleWatch
+    from nkisim.device_rules.rule_monitor import RuleMonitor
     from nkisim.enums import engine
     from nkisim.machine import Machine
     from nkisim.tensors.tensor import NkiTensor
@@ -25,7 +25,7 @@ class Call:
     machine: Machine
     tensors: dict[str, NkiTensor]
     facts: dict[str, Any]
-    watch: RuleWatch
+    monitor: RuleMonitor
 
     def __getitem__(self, name: str) -> NkiTensor:
         return self.tensors[name]
@@ -39,7 +39,7 @@ class Call:
 
     def breaks(self, rule: DeviceRule, what: str) -> None:
         """The call breaks a device rule: refused, warned about, or noted."""
-        self.watch.broken(rule, what, self.instruction)
+        self.monitor.broken(rule, what, self.instruction)
 
 
 Rule = Callable[[Call], None]

@@ -16,18 +16,18 @@ from nkisim.enums import engine
 from nkisim.errors import NkiValidationError, refuse
 from nkisim.isa.call import Call, Rule
 from nkisim.isa.on_devices import check_on_devices
+from nkisim.memory.footprint import repeats_elements
+from nkisim.memory.layout import HBM, MemoryRegion
 from nkisim.numerics.dtypes import SCALAR_ONLY
-from nkisim.tensors.footprint import repeats_elements
 from nkisim.tensors.indirection import (
     require_reach,
     scalar_is_inside,
     value_outside_dimension,
 )
-from nkisim.tensors.layout import HBM, MemoryRegion
 from nkisim.tensors.tensor import Indirection, NkiTensor, ScalarOffset, VectorOffset
 
 if TYPE_CHECKING:
-    from nkisim.device_rules.watch import RuleWatch
+    from nkisim.device_rules.rule_monitor import RuleMonitor
     from nkisim.machine import Machine
     from nkisim.running.session import Session
 
@@ -71,14 +71,14 @@ class Contract:
     def check(
         self,
         core: Session,
-        asked: engine,
+        requested: engine,
         tensors: tuple[NkiTensor | None, ...],
         facts: Facts = (),
         *,
         may_leave: bool = False,
     ) -> engine:
         """The engine the call runs on, or a refusal; `tensors` in the order of `operands`."""
-        key: list[Any] = [self, asked, facts]
+        key: list[Any] = [self, requested, facts]
         for tensor in tensors:
             if type(tensor) is not NkiTensor:
                 key.append(tensor is None)
@@ -95,19 +95,19 @@ class Contract:
             if tensor.indirection is not None:
                 key.append(_offset_key(tensor.indirection))
                 if not may_leave:
-                    self._require_inside(core.watch, tensor)
+                    self._require_inside(core.monitor, tensor)
         look_up = tuple(key)
         try:
             verdict: engine | None = core.verdicts.get(look_up)
         except TypeError:
-            self._refuse_unhashable(asked, facts)
+            self._refuse_unhashable(requested, facts)
         if verdict is None:
-            verdict = self._judge(core, asked, tensors, dict(facts))
+            verdict = self._judge(core, requested, tensors, dict(facts))
             core.verdicts[look_up] = verdict
         return verdict
 
-    def _refuse_unhashable(self, asked: engine, facts: Facts) -> NoReturn:
-        for name, value in (("engine", asked), *facts):
+    def _refuse_unhashable(self, requested: engine, facts: Facts) -> NoReturn:
+        for name, value in (("engine", requested), *facts):
             if isinstance(value, (list, dict, set)):
                 refuse(
                     self.name,
@@ -120,16 +120,16 @@ class Contract:
     def _judge(
         self,
         core: Session,
-        asked: engine,
+        requested: engine,
         tensors: tuple[NkiTensor | None, ...],
         facts: dict[str, Any],
     ) -> engine:
-        machine, watch = core.machine, core.watch
+        machine, monitor = core.machine, core.monitor
         self._require_generation(machine)
         named = self._named(tensors)
-        call = Call(self.name, asked, machine, named, facts, watch)
+        call = Call(self.name, requested, machine, named, facts, monitor)
         where = self._engine(call)
-        call = Call(self.name, where, machine, named, facts, watch)
+        call = Call(self.name, where, machine, named, facts, monitor)
         for operand in self.operands:
             if operand.name in named:
                 check_operand(call, operand, named[operand.name])
@@ -144,7 +144,7 @@ class Contract:
                 self.name,
                 f"used on {machine.name}",
                 f"exists from NeuronCore-v{self.min_generation} on",
-                "choose a newer target, or another instruction",
+                "choose a newer machine, or another instruction",
             )
 
     def _named(self, tensors: tuple[NkiTensor | None, ...]) -> dict[str, NkiTensor]:
@@ -163,19 +163,19 @@ class Contract:
         return named
 
     def _engine(self, call: Call) -> engine:
-        asked = call.engine
-        if not isinstance(asked, engine):
+        requested = call.engine
+        if not isinstance(requested, engine):
             call.refuse(
-                f"engine={asked!r}", "a member of nisa.engine", "use nisa.engine.vector ..."
+                f"engine={requested!r}", "a member of nisa.engine", "use nisa.engine.vector ..."
             )
-        if asked is engine.unknown:
+        if requested is engine.unknown:
             return self.choose(call) if self.choose else self.engines[0]
-        if asked not in self.engines:
+        if requested not in self.engines:
             names = ", ".join(f"engine.{member.name}" for member in self.engines)
-            call.refuse(f"engine.{asked.name}", f"runs on {names}", "choose one of them")
-        return asked
+            call.refuse(f"engine.{requested.name}", f"runs on {names}", "choose one of them")
+        return requested
 
-    def _require_inside(self, watch: RuleWatch, tensor: NkiTensor) -> None:
+    def _require_inside(self, monitor: RuleMonitor, tensor: NkiTensor) -> None:
         require_reach(tensor)
         if not scalar_is_inside(tensor):
             raise NkiValidationError(
@@ -185,10 +185,10 @@ class Contract:
                 remedy="bound the loop or the register",
             )
         outside = value_outside_dimension(tensor)
-        if outside is not None and watch.unseen(OFFSET_IN_DIM):
+        if outside is not None and monitor.unseen(OFFSET_IN_DIM):
             value, size = outside
             what = f"offset {value} on a dimension of {size} of tensor {tensor.name!r}"
-            watch.broken(OFFSET_IN_DIM, what, self.name)
+            monitor.broken(OFFSET_IN_DIM, what, self.name)
 
 
 def _offset_key(indirection: Indirection) -> Hashable:

@@ -14,8 +14,8 @@ from nkisim.isa.indirect_views import not_indirect
 from nkisim.isa.operands import NkiInstruction, held, index_tensors, store_held
 from nkisim.isa.rules import same_dtype
 from nkisim.machine import V3
+from nkisim.memory.layout import MemoryRegion
 from nkisim.running.session import Session, current
-from nkisim.tensors.layout import MemoryRegion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

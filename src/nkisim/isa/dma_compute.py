@@ -21,11 +21,11 @@ from nkisim.isa.operands import (
     store_held,
 )
 from nkisim.machine import Machine
+from nkisim.memory.layout import HBM, MemoryRegion
 from nkisim.numerics import dtypes, operators
 from nkisim.numerics.operators.operator import Operator
 from nkisim.running.session import current
 from nkisim.tensors.indirection import read_row, row_numbers, write_row
-from nkisim.tensors.layout import HBM, MemoryRegion
 from nkisim.tensors.tensor import ScalarOffset, VectorOffset
 
 if TYPE_CHECKING:
@@ -156,15 +156,19 @@ def _require_read_modify_write(
         )
 
 
-def _same_rows(one: NkiTensor, two: NkiTensor) -> bool:
-    rows, others = one.indirection, two.indirection
+def _same_rows(first: NkiTensor, second: NkiTensor) -> bool:
+    rows, others = first.indirection, second.indirection
     if not (isinstance(rows, VectorOffset) and isinstance(others, VectorOffset)):
         return rows is None and others is None
     return rows.unit_elems == others.unit_elems and _same_view(rows.rows, others.rows)
 
 
-def _same_view(one: NkiTensor, two: NkiTensor) -> bool:
-    return one.storage is two.storage and one.layout is two.layout and one.offset == two.offset
+def _same_view(first: NkiTensor, second: NkiTensor) -> bool:
+    return (
+        first.storage is second.storage
+        and first.layout is second.layout
+        and first.offset == second.offset
+    )
 
 
 def _compute(dst: NkiTensor, srcs: tuple[NkiTensor, ...], *, skip: bool) -> None:

@@ -15,10 +15,10 @@ from nkisim.isa.operands import NkiInstruction, floats, held, store_floats, stor
 from nkisim.isa.operator_rules import binary_operator, bitvec_types, operator_with_scalar
 from nkisim.isa.rules import not_both_in_psum, one_column, same_elements, same_partitions
 from nkisim.isa.scalars import Scalar, combine, kind, spread, tile, tiles
+from nkisim.memory.layout import MemoryRegion
 from nkisim.numerics import dtypes, operators
 from nkisim.numerics.operators.operator import Operator
 from nkisim.running.session import current
-from nkisim.tensors.layout import MemoryRegion
 
 if TYPE_CHECKING:
     from nkisim.isa.operands import Array

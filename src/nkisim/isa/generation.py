@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nkisim.enums import nc_version
-from nkisim.running.target import machine_in_use
+from nkisim.running.environment import machine_in_use
 
 
 def get_nc_version() -> nc_version:

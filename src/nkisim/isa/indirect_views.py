@@ -8,7 +8,7 @@ from nkisim.enums import engine
 from nkisim.isa.element_types import INTEGERS
 from nkisim.isa.operands import index_tensors
 from nkisim.machine import V4
-from nkisim.tensors.layout import MemoryRegion
+from nkisim.memory.layout import MemoryRegion
 from nkisim.tensors.tensor import FreeIndex
 
 if TYPE_CHECKING:

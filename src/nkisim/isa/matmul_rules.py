@@ -8,7 +8,7 @@ from nkisim.device_rules.instruction_rules import STATIONARY_DIMS
 from nkisim.errors import UnsupportedError
 from nkisim.isa.element_types import INTEGERS
 from nkisim.machine import V3, V4
-from nkisim.tensors.layout import MemoryRegion
+from nkisim.memory.layout import MemoryRegion
 from nkisim.tensors.tensor import FreeIndex
 
 if TYPE_CHECKING:

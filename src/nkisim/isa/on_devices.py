@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from nkisim.device_rules import instruction_rules as rules
 from nkisim.enums import engine
-from nkisim.tensors.layout import coalesce
+from nkisim.memory.layout import coalesce
 from nkisim.tensors.tensor import ScalarOffset, VectorOffset
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import numpy as np
 
 from nkisim.device_rules.instruction_rules import (
     ACCUMULATE_NONE,
-    PSUM_CHAINS,
-    PSUM_CHAINS_UNTESTED,
+    PSUM_GROUPS,
+    PSUM_GROUPS_UNTESTED,
 )
 from nkisim.errors import UnsupportedError, refuse
 from nkisim.machine import V4
@@ -109,7 +109,7 @@ def begin_write(
         )
     kept = False if adds is False else _kept(core, instruction, dst, adds)
     if not isinstance(dst.indirection, FreeIndex):
-        _follow_chain(core, instruction, dst, goes_on=kept is not False, inferred=adds is None)
+        _follow_group(core, instruction, dst, goes_on=kept is not False, inferred=adds is None)
     if kept is not False and dst.storage.neighbours is not None:
         dst.storage.neighbours.check_read(dst.storage, dst.layout, current_offset(dst))
     return PsumWrite(instruction, dst, kept, inferred=adds is None)
@@ -121,32 +121,32 @@ def _history(dst: NkiTensor) -> Accumulation:
     return history
 
 
-def _follow_chain(
+def _follow_group(
     core: Session, instruction: str, dst: NkiTensor, *, goes_on: bool, inferred: bool
 ) -> None:
-    """What device rules have to say about the chain of matmuls that dst belongs to."""
-    chains, place = _history(dst).chains, current_offset(dst)
+    """What device rules have to say about the group of matmuls that dst belongs to."""
+    groups, place = _history(dst).groups, current_offset(dst)
     if not goes_on:
-        chains.begin(dst.layout, place)
+        groups.begin(dst.layout, place)
         return
-    chain = chains.add(dst.layout, place)
-    if inferred and chain.read:
+    group = groups.add(dst.layout, place)
+    if inferred and group.read:
         what = f"accumulate=None into {dst.name!r}, whose sums were read before"
-        core.watch.broken(ACCUMULATE_NONE, what, instruction)
-    if chains.several:
-        _notice_neighbours(core, instruction, dst, chains.beside(chain))
+        core.monitor.broken(ACCUMULATE_NONE, what, instruction)
+    if groups.several:
+        _notice_neighbours(core, instruction, dst, groups.beside(group))
 
 
 def _notice_neighbours(
     core: Session, instruction: str, dst: NkiTensor, beside: tuple[bool, bool]
 ) -> None:
-    """`beside`: another chain was added to in other columns, on other partitions of the tensor."""
-    what = f"a second accumulation chain in {dst.name!r}"
+    """`beside`: another group was added to in other columns, on other partitions of the tensor."""
+    what = f"a second accumulation group in {dst.name!r}"
     if beside[0]:
-        rule = PSUM_CHAINS if PSUM_CHAINS.concerns(core.machine) else PSUM_CHAINS_UNTESTED
-        core.watch.broken(rule, f"{what}, in other columns", instruction)
+        rule = PSUM_GROUPS if PSUM_GROUPS.concerns(core.machine) else PSUM_GROUPS_UNTESTED
+        core.monitor.broken(rule, f"{what}, in other columns", instruction)
     if beside[1]:
-        core.watch.broken(PSUM_CHAINS_UNTESTED, f"{what}, on other partitions", instruction)
+        core.monitor.broken(PSUM_GROUPS_UNTESTED, f"{what}, on other partitions", instruction)
 
 
 def _kept(core: Session, instruction: str, dst: NkiTensor, adds: bool | None) -> Mask | bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nkisim.tensors.layout import MemoryRegion
+from nkisim.memory.layout import MemoryRegion
 
 if TYPE_CHECKING:
     from nkisim.isa.call import Call, Rule

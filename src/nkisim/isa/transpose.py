@@ -24,10 +24,10 @@ from nkisim.isa.operands import (
 )
 from nkisim.isa.rules import same_dtype
 from nkisim.machine import V3
+from nkisim.memory.layout import HBM, MemoryRegion
 from nkisim.numerics import dtypes
 from nkisim.running.session import Session, current
 from nkisim.tensors.indirection import leaves, read_row, row_numbers
-from nkisim.tensors.layout import HBM, MemoryRegion
 from nkisim.tensors.tensor import VectorOffset
 
 if TYPE_CHECKING:

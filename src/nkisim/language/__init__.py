@@ -75,6 +75,7 @@ from nkisim.language.transfer import (
     transpose,
 )
 from nkisim.language.trigonometry import cos, tan
+from nkisim.memory.layout import MemoryRegion
 from nkisim.numerics.dtypes import DType
 from nkisim.numerics.operators import (
     abs,
@@ -133,7 +134,6 @@ from nkisim.numerics.operators import (
 )
 from nkisim.numerics.operators.operator import Operator
 from nkisim.public_calls import guarded, open_namespace
-from nkisim.tensors.layout import MemoryRegion
 from nkisim.tensors.registers import NKIObject
 from nkisim.tensors.tensor import NkiTensor
 

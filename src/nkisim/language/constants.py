@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nkisim.memory.layout import HBM, ON_CHIP, MemoryRegion
 from nkisim.numerics.dtypes import DType
-from nkisim.tensors.layout import HBM, ON_CHIP, MemoryRegion
 
 bool_: DType = "bool"
 int8: DType = "int8"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Bound = int | RunTimeValue
 
-_CHECKED_TURNS = 2  # of a shape-only run: the one that is recorded, and one held against it
+_CHECKED_ITERATIONS = 2  # of a shape-only run: the one that is recorded, and one held against it
 
 ds = dynamic_slice
 
@@ -82,10 +82,10 @@ def while_loop(init: RunTimeValue, body_fun: Callable[[Any], RunTimeValue]) -> N
         register = body_fun(_copy(register))
         _require_bound(who, "the result of the body", register)
         trips += 1
-        over = register.known(who) == 0 if core.values else trips == _CHECKED_TURNS
+        over = register.known(who) == 0 if core.values else trips == _CHECKED_ITERATIONS
         if over:
             break
-        core.next_turn(only_checked=not core.values and not loop.meets)
+        core.next_iteration(only_checked=not core.values and not loop.meets)
     if core.values:
         loop.trips = trips
     core.end_loop(who, loop)
@@ -99,8 +99,8 @@ class _Range(NamedTuple):
     trips: int | None
 
 
-class _Turn(NamedTuple):
-    """One turn of a loop: its counter's value, the loop's number, and the values it stands for."""
+class _Iteration(NamedTuple):
+    """An iteration: its counter's value, the loop's number, and the values it stands for."""
 
     value: int | None
     loop: int
@@ -120,12 +120,12 @@ def _counted(who: str, lower: Bound, upper: Bound, step: int) -> Iterator[Any]:
     if core.values:
         values = _values(who, lower, upper, step)
         trips = None if core.follows_counter(lower, upper) else len(values)
-        turns = _every_iteration(core, who, values, trips)
+        iterations = _every_iteration(core, who, values, trips)
     else:
-        turns = _one_iteration(core, who, _shape_only_range(core, lower, upper, step), step)
-    for turn in turns:
-        core.count(turn.value)
-        yield _register_of(core, turn) if registers else _scalar_of(turn)
+        iterations = _one_iteration(core, who, _shape_only_range(core, lower, upper, step), step)
+    for iteration in iterations:
+        core.count(iteration.value)
+        yield _register_of(core, iteration) if registers else _scalar_of(iteration)
 
 
 def _values(who: str, lower: Bound, upper: Bound, step: int) -> range:
@@ -133,28 +133,30 @@ def _values(who: str, lower: Bound, upper: Bound, step: int) -> range:
     return range(known[0], known[1], step)
 
 
-def _register_of(core: Session, turn: _Turn) -> VirtualRegister:
+def _register_of(core: Session, iteration: _Iteration) -> VirtualRegister:
     """The counter as a register: read-only in NKI 0.6, a copy of its own in 0.7."""
-    counter = VirtualRegister(turn.value, frozen=not core.traced)
+    counter = VirtualRegister(iteration.value, frozen=not core.traced)
     counter.traced = core.traced
-    counter.loop = turn.loop
-    counter.bounds = turn.bounds
+    counter.loop = iteration.loop
+    counter.bounds = iteration.bounds
     return counter
 
 
-def _scalar_of(turn: _Turn) -> NkiScalar:
-    return NkiScalar.counter(turn.value, turn.loop, turn.bounds)
+def _scalar_of(iteration: _Iteration) -> NkiScalar:
+    return NkiScalar.counter(iteration.value, iteration.loop, iteration.bounds)
 
 
-def _every_iteration(core: Session, who: str, values: range, trips: int | None) -> Iterator[_Turn]:
+def _every_iteration(
+    core: Session, who: str, values: range, trips: int | None
+) -> Iterator[_Iteration]:
     if not values:
         core.skip_loop(who)
         return
     loop = core.begin_loop(who, trips, values.step)
     for position, value in enumerate(values):
         if position:
-            core.next_turn()
-        yield _Turn(value, loop.number, (value, value))
+            core.next_iteration()
+        yield _Iteration(value, loop.number, (value, value))
     core.end_loop(who, loop)
 
 
@@ -177,7 +179,7 @@ def _bounds(core: Session, bound: Bound) -> tuple[int | None, int | None]:
     return (least if core.follows_counter(bound) else greatest), greatest
 
 
-def _one_iteration(core: Session, who: str, values: _Range, step: int) -> Iterator[_Turn]:
+def _one_iteration(core: Session, who: str, values: _Range, step: int) -> Iterator[_Iteration]:
     """The body once, with a counter for all values; and again, held against the first time."""
     if values.trips == 0:
         core.skip_loop(who)
@@ -186,24 +188,24 @@ def _one_iteration(core: Session, who: str, values: _Range, step: int) -> Iterat
     bounds = None
     if values.first is not None and values.last is not None:
         bounds = (values.first, values.last)
-    yield _Turn(values.first, loop.number, bounds)
+    yield _Iteration(values.first, loop.number, bounds)
     if loop.meets:
-        yield from _later_turns(core, loop, values)
+        yield from _later_iterations(core, loop, values)
     elif values.trips != 1:
-        core.next_turn(only_checked=True)
-        yield _Turn(values.first, loop.number, bounds)
+        core.next_iteration(only_checked=True)
+        yield _Iteration(values.first, loop.number, bounds)
     core.end_loop(who, loop)
 
 
-def _later_turns(core: Session, loop: Loop, values: _Range) -> Iterator[_Turn]:
-    """A shape-only loop in which the cores meet: what one turn does may race with the next.
+def _later_iterations(core: Session, loop: Loop, values: _Range) -> Iterator[_Iteration]:
+    """A shape-only loop in which the cores meet: what one iteration does may race with the next.
 
-    All turns are run, or, where only the device knows how many there are, one more.
+    All iterations are run, or, where only the device knows how many there are, one more.
     """
-    for position in range(1, _CHECKED_TURNS if values.trips is None else values.trips):
-        core.next_turn()
+    for position in range(1, _CHECKED_ITERATIONS if values.trips is None else values.trips):
+        core.next_iteration()
         known = None if values.first is None else values.first + position * loop.step
-        yield _Turn(known, loop.number, None if known is None else (known, known))
+        yield _Iteration(known, loop.number, None if known is None else (known, known))
 
 
 def _require_bound(who: str, what: str, value: object) -> None:

@@ -10,9 +10,9 @@ import numpy as np
 from nkisim.errors import NkiValidationError, refuse
 from nkisim.isa.dma import dma_copy
 from nkisim.isa.move import memset
+from nkisim.memory.layout import MemoryRegion
 from nkisim.numerics import dtypes
 from nkisim.running.session import current
-from nkisim.tensors.layout import MemoryRegion
 from nkisim.tensors.tensor import NkiTensor
 
 _SBUF = MemoryRegion.sbuf

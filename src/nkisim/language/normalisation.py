@@ -9,7 +9,7 @@ from nkisim.language.reductions import Axis, reduce_tile
 from nkisim.language.tiles import require_tensor, stretch, tile_like
 from nkisim.machine import V3
 from nkisim.numerics import operators
-from nkisim.running.target import machine_in_use
+from nkisim.running.environment import machine_in_use
 from nkisim.tensors.tensor import NkiTensor
 
 

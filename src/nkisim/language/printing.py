@@ -6,10 +6,10 @@ import numpy as np
 
 from nkisim.errors import refuse
 from nkisim.language.tiles import require_tensor
+from nkisim.memory.layout import MemoryRegion
 from nkisim.numerics import dtypes
 from nkisim.running.session import current
 from nkisim.tensors.indirection import read_held
-from nkisim.tensors.layout import MemoryRegion
 from nkisim.tensors.tensor import NkiTensor
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from nkisim.memory.layout import MemoryRegion
 from nkisim.refusal import refused
-from nkisim.tensors.layout import MemoryRegion
 from nkisim.tensors.tensor import NkiTensor
 
 _REASON: Final = "the device's random stream is not documented, so it cannot be reproduced"

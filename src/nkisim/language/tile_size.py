@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from nkisim.machine import V3
-from nkisim.running.target import TRANSPOSE_VARIABLE, machine_in_use
+from nkisim.running.environment import TRANSPOSE_VARIABLE, machine_in_use
 from nkisim.tensors.registers import NKIObject
 
 

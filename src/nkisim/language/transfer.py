@@ -9,10 +9,10 @@ from nkisim.errors import UnsupportedError, refuse
 from nkisim.language.creation import ndarray
 from nkisim.language.tiles import require_tensor, stretch, tile_like
 from nkisim.machine import V3
+from nkisim.memory.layout import HBM, MemoryRegion
 from nkisim.numerics import operators
+from nkisim.running.environment import machine_in_use
 from nkisim.running.session import current
-from nkisim.running.target import machine_in_use
-from nkisim.tensors.layout import HBM, MemoryRegion
 from nkisim.tensors.tensor import NkiTensor
 
 _HALVES = frozenset({"bfloat16", "float16"})

@@ -49,23 +49,23 @@ def main(argv: Sequence[str]) -> int:
     )
     options = parser.parse_args(argv)
     try:
-        asked = [file for path in options.paths for file in _files(path, options.entry)]
-        reports = [lint_file(file.file, file.entry, options.nki) for file in asked if file.checked]
+        checks = [file for path in options.paths for file in _files(path, options.entry)]
+        reports = [lint_file(file.file, file.entry, options.nki) for file in checks if file.checked]
     except (OSError, SyntaxError, ValueError) as problem:
         print(problem, file=sys.stderr)
         return _NOT_LINTED
     if not reports:
-        print(f"no kernels here: nothing under nki.jit in {_count(len(asked), 'file')}")
+        print(f"no kernels here: nothing under nki.jit in {_count(len(checks), 'file')}")
         return _NOT_LINTED
     findings = [finding for file_report in reports for finding in file_report.findings]
     report = Report.of(findings, options.nki)
-    print("\n".join(_lines(asked, report)))
+    print("\n".join(_lines(checks, report)))
     return 0 if report.ok else 1
 
 
-def _lines(asked: list[_FileCheck], report: Report) -> Iterator[str]:
+def _lines(checks: list[_FileCheck], report: Report) -> Iterator[str]:
     yield from map(str, report.findings)
-    checked = [file for file in asked if file.checked]
+    checked = [file for file in checks if file.checked]
     for file in checked:
         if not file.kernels and file.entry is None:
             functions = _count(file.functions, "function")

@@ -4,9 +4,9 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
+from nkisim.lint.analysis.definition import Definition, Role
 from nkisim.lint.checks import Breach
 from nkisim.lint.checks.cache_key import key_breaches
-from nkisim.lint.definition import Definition, Role
 from nkisim.lint.front_ends import DEFAULT, Version, level_for
 from nkisim.lint.report import Finding, Report
 from nkisim.lint.review import Reach, Review, review

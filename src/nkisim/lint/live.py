@@ -9,9 +9,15 @@ from contextlib import suppress
 from types import FunctionType, ModuleType
 from typing import Any
 
-from nkisim.lint.definition import FUNCTION_NODES, Definition, DefinitionNode, Sight, Target
+from nkisim.lint.analysis.definition import (
+    FUNCTION_NODES,
+    Definition,
+    DefinitionNode,
+    Sight,
+    Target,
+)
+from nkisim.lint.analysis.vocabulary import NKI_PACKAGES, is_library, package_of
 from nkisim.lint.source_tree import definitions_in, first_line, parsed
-from nkisim.lint.vocabulary import NKI_PACKAGES, is_library, package_of
 
 
 class LiveNamespace:

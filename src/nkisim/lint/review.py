@@ -4,14 +4,14 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from nkisim.lint.annotations import annotated_types
-from nkisim.lint.bindings import parameters
+from nkisim.lint.analysis.annotations import annotated_types
+from nkisim.lint.analysis.bindings import parameters
+from nkisim.lint.analysis.definition import FUNCTION_NODES, Definition, Role, dotted_names
+from nkisim.lint.analysis.loop_bodies import loop_body, loop_body_names
+from nkisim.lint.analysis.scope import Scope
 from nkisim.lint.checks import Breach, breaches_at, class_breaches, function_breaches
 from nkisim.lint.checks.classes import is_base
 from nkisim.lint.checks.loops import is_ordered, starts_device_loop
-from nkisim.lint.definition import FUNCTION_NODES, Definition, Role, dotted_names
-from nkisim.lint.loop_bodies import loop_body, loop_body_names
-from nkisim.lint.scope import Scope
 
 # NKI compares objects by their fields and never prints them.
 _CALLED_BY_PYTHON_ONLY = frozenset({"__hash__", "__eq__", "__ne__", "__repr__", "__str__"})

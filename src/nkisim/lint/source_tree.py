@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
-from nkisim.lint.definition import FUNCTION_NODES, DefinitionNode, FunctionNode
+from nkisim.lint.analysis.definition import FUNCTION_NODES, DefinitionNode, FunctionNode
 
 
 @lru_cache(maxsize=256)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from nkisim.lint.definition import (
+from nkisim.lint.analysis.definition import (
     FUNCTION_NODES,
     Definition,
     DefinitionNode,
@@ -15,9 +15,9 @@ from nkisim.lint.definition import (
     Target,
     dotted_names,
 )
+from nkisim.lint.analysis.vocabulary import CONVENTIONAL_NAMES, is_jit, is_library
 from nkisim.lint.import_paths import find_module, locate
 from nkisim.lint.source_tree import parsed
-from nkisim.lint.vocabulary import CONVENTIONAL_NAMES, is_jit, is_library
 
 
 @dataclass(frozen=True)

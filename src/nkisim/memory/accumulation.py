@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nkisim.memory.chains import Chains
+from nkisim.memory.accumulation_groups import AccumulationGroups
 
 if TYPE_CHECKING:
-    from nkisim.tensors.layout import Layout
+    from nkisim.memory.layout import Layout
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Band = tuple[int, int]
@@ -34,8 +34,8 @@ class Accumulation:
         "_mask",
         "_partitions",
         "_row_bytes",
-        "chains",
         "foreign_writes",
+        "groups",
     )
 
     def __init__(self, partitions: int, free_elems: int, itemsize_bytes: int) -> None:
@@ -45,7 +45,7 @@ class Accumulation:
         self._covered: set[tuple[Layout, int]] = set()  # views written completely
         self._band: Band | None = None  # (start, count) the one-row mask stands for
         self._mask: Mask | None = None  # [1, cells] while there is a band, else [partitions, cells]
-        self.chains = Chains(self._row_bytes)
+        self.groups = AccumulationGroups(self._row_bytes)
         self.foreign_writes = False  # something other than a matmul has written here
 
     def written(self, layout: Layout, offset: int) -> Mask | bool:
@@ -73,7 +73,7 @@ class Accumulation:
     def clear(self, layout: Layout, offset: int) -> None:
         """Something other than a matmul wrote the view: its history starts again."""
         self.foreign_writes = True
-        self.chains.end(layout, offset)
+        self.groups.end(layout, offset)
         if not self._covered and self._mask is None:
             return
         self._view(layout, offset)[...] = False

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from nkisim.errors import AliasError
-from nkisim.tensors.footprint import Runs, runs_of, view_at
+from nkisim.memory.footprint import Runs, runs_of, view_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nkisim.memory.allocation import Allocation
-    from nkisim.tensors.layout import Layout
+    from nkisim.memory.layout import Layout
 
 _MOST_BOXES = 16
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from nkisim.variable_names import assigned_name
 
 if TYPE_CHECKING:
+    from nkisim.memory.layout import MemoryRegion
     from nkisim.source_lines import CallSite, SourceLine
-    from nkisim.tensors.layout import MemoryRegion
 
 
 class Allocation:

@@ -7,6 +7,7 @@ whole kernel. PSUM is given out in whole banks.
 
 from __future__ import annotations
 
+import math
 import weakref
 from dataclasses import dataclass
 from operator import index as as_int
@@ -16,10 +17,9 @@ from nkisim.errors import MemoryLimitError, NkiValidationError
 from nkisim.memory.accumulation import Accumulation
 from nkisim.memory.aliasing import link
 from nkisim.memory.allocation import Allocation
+from nkisim.memory.layout import ON_CHIP, MemoryRegion
 from nkisim.memory.storage import Storage
 from nkisim.numerics import dtypes
-from nkisim.tensors.layout import ON_CHIP, MemoryRegion
-from nkisim.tensors.reshape import product
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,10 +68,10 @@ class Memory:
         label = self._name(name, region)
         if region in ON_CHIP:
             partitions = sizes[0]
-            row_bytes = product(sizes[1:]) * dtypes.itemsize_bytes(kind)
+            row_bytes = math.prod(sizes[1:]) * dtypes.itemsize_bytes(kind)
             self._check_fits(label, region, partitions, row_bytes)
         else:
-            partitions, row_bytes = 1, product(sizes) * dtypes.itemsize_bytes(kind)
+            partitions, row_bytes = 1, math.prod(sizes) * dtypes.itemsize_bytes(kind)
         if address is not None:
             unit = self._address_unit_bytes(region, kind)
             self._check_address(label, region, (partitions, row_bytes), address, unit)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nkisim.errors import UnsupportedError
+from nkisim.memory.layout import ON_CHIP
 from nkisim.numerics import dtypes
-from nkisim.tensors.layout import ON_CHIP
 
 if TYPE_CHECKING:
     from nkisim.memory.accumulation import Accumulation
     from nkisim.memory.aliasing import Neighbours
     from nkisim.memory.allocation import Allocation
-    from nkisim.tensors.layout import Layout
+    from nkisim.memory.layout import Layout
 
 Array = np.ndarray[Any, Any]
 
@@ -35,12 +35,12 @@ class Storage:
         "dtype",
         "free_elems",
         "given",
+        "iteration",
         "neighbours",
         "precise",
         "raw",
         "shape",
         "size",
-        "turn",
         "written",
     )
 
@@ -62,7 +62,7 @@ class Storage:
         self.free_elems = self.size // shape[0] if on_chip else self.size
         self.written = False  # by an instruction; tells which kernel arguments were changed
         self.given = False  # it holds an argument or a constant, not what a fresh tensor does
-        self.turn: object | None = None  # of a dynamic loop, that allocated it and ends it
+        self.iteration: object | None = None  # of a dynamic loop, that allocated it and ends it
         self.data: Array | None = None
         self.raw: Array | None = None
         self.accumulation: Accumulation | None = None

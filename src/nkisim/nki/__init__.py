@@ -18,7 +18,7 @@ __all__ = ["collectives", "dtype", "isa", "jit", "language", "simulate", "simula
 
 
 def simulate(kernel: Any) -> Simulated:
-    """The kernel as a function on arrays; the target is the environment's."""
+    """The kernel as a function on arrays; the machine is the environment's."""
     return nkisim.running.kernel.simulate(kernel)
 
 

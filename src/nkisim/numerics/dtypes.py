@@ -289,12 +289,12 @@ def pack_x4(values: Float32Array, dtype: DType) -> Array:
     return packed
 
 
-def _packed_element(dtype: DType, asked: str) -> np.dtype[Any]:
+def _packed_element(dtype: DType, requested: str) -> np.dtype[Any]:
     element = _format(dtype).element
     if element is None:
         packed = ", ".join(name for name in ALL if is_packed(name))
         raise DTypeError(
-            f"{asked} of {dtype}",
+            f"{requested} of {dtype}",
             limit=f"the packed types are {packed}",
             remedy="use from_float32 and to_float32 for every other type",
         )

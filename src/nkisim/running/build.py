@@ -39,11 +39,11 @@ class Buildable:
         raise NotImplementedError
 
     def enable_address_rotation(self) -> Self:
-        """Let the compiler move tensors of unrolled turns apart: NKI's default."""
+        """Let the compiler move tensors of unrolled iterations apart: NKI's default."""
         return self._with_build(replace(self.build, address_rotation=True))
 
     def disable_address_rotation(self) -> Self:
-        """Keep the compiler from moving tensors of unrolled turns apart."""
+        """Keep the compiler from moving tensors of unrolled iterations apart."""
         return self._with_build(replace(self.build, address_rotation=False))
 
     def enable_core_barrier_checker(self) -> Self:
@@ -72,7 +72,7 @@ def build_of(options: Mapping[str, Any]) -> Build:
             "nki.jit",
             f"platform_target={options['platform_target']!r}",
             "removed in NKI 0.3",
-            "set NEURON_PLATFORM_TARGET_OVERRIDE, or pass target= to nkisim.run",
+            "set NEURON_PLATFORM_TARGET_OVERRIDE, or pass machine= to nkisim.run",
         )
     unknown = sorted(set(options).difference(COMPILER_OPTIONS))
     if unknown:

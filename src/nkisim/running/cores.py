@@ -10,9 +10,9 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from nkisim.errors import NkiValidationError
+from nkisim.memory.layout import MemoryRegion
 from nkisim.numerics.dtypes import canonical
-from nkisim.running.joint_log import JointLog
-from nkisim.tensors.layout import MemoryRegion
+from nkisim.running.access_log import AccessLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -74,7 +74,7 @@ class CorePair:
         self._finished = [False] * _CORES
         self._errors: list[BaseException | None] = [None] * _CORES
         self.meetings = 0  # that are over; the number of the next one
-        self.log = JointLog()
+        self.log = AccessLog()
         self.shared = SharedTensors()
 
     def run(self, programs: list[Callable[[], Any]]) -> list[Any]:

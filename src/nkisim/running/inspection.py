@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nkisim.memory.footprint import Runs, joined, runs_of, view_at
 from nkisim.numerics import dtypes
-from nkisim.running.store_watch import StoreWatch, UnreadStore
-from nkisim.tensors.footprint import Runs, joined, runs_of, view_at
+from nkisim.running.store_monitor import StoreMonitor, UnreadStore
 from nkisim.tensors.indirection import read_held
 
 if TYPE_CHECKING:
@@ -81,16 +81,16 @@ class Inspection:
 
 
 class Inspector:
-    """Watches the instructions of one launch."""
+    """Follows the instructions of one launch."""
 
     def __init__(self) -> None:
         self._set: dict[Storage, _SetBytes] = {}
         self._reads: dict[tuple[int, int, str], UninitialisedRead] = {}
         self._not_finite: NotFinite | None = None
-        self._stores = StoreWatch()
+        self._stores = StoreMonitor()
         self._results: dict[int, tuple[Instruction, tuple[NkiTensor, ...]]] = {}  # of a core's last
 
-    def watch(
+    def record(
         self,
         core: int,
         instruction: Instruction,
@@ -104,7 +104,7 @@ class Inspector:
                 self._note_read(core, instruction, tensor, access)
         for tensor, access in zip(writes, instruction.writes, strict=True):
             self._set_bytes(tensor.storage).add(tensor, access)
-        self._stores.watch(core, instruction, reads, writes)
+        self._stores.record(core, instruction, reads, writes)
         self._results[core] = (instruction, writes)
 
     def look_at_results(self, core: int) -> None:
@@ -135,19 +135,19 @@ class Inspector:
     def _note_read(
         self, core: int, instruction: Instruction, tensor: NkiTensor, access: Access
     ) -> None:
-        asked = access.layout.partitions * runs_of(access.layout).size_bytes
-        never = asked - self._set_bytes(tensor.storage).count(access)
+        size_bytes = access.layout.partitions * runs_of(access.layout).size_bytes
+        never = size_bytes - self._set_bytes(tensor.storage).count(access)
         if never:
             key = (core, instruction.index, tensor.name)
             label = (tensor.name, instruction.op, instruction.index)
-            read = UninitialisedRead(*label, never, asked, instruction.place)
+            read = UninitialisedRead(*label, never, size_bytes, instruction.place)
             self._reads.setdefault(key, read)
 
     def _set_bytes(self, storage: Storage) -> _SetBytes:
-        found = self._set.get(storage)
-        if found is None:
-            found = self._set[storage] = _SetBytes(storage)
-        return found
+        written = self._set.get(storage)
+        if written is None:
+            written = self._set[storage] = _SetBytes(storage)
+        return written
 
 
 class _SetBytes:
@@ -182,12 +182,12 @@ class _SetBytes:
             return sum(
                 int(self._marks[rows, low:high].sum()) for rows, low, high in self._rows(access)
             )
-        asked = runs_of(layout).moved(access.offset * layout.itemsize_bytes)
+        view_runs = runs_of(layout).moved(access.offset * layout.itemsize_bytes)
         if not self._runs:
             return 0
         starts = np.concatenate([runs.starts for runs in self._runs])
         self._runs = [joined(starts, np.concatenate([runs.ends for runs in self._runs]))]
-        return asked.size_bytes - asked.minus(self._runs[0]).size_bytes
+        return view_runs.size_bytes - view_runs.minus(self._runs[0]).size_bytes
 
     @property
     def _marks(self) -> Mask:

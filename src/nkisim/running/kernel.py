@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from nkisim.device_rules.rule_monitor import TouchedRule
 from nkisim.device_rules.switches import read_switches
-from nkisim.device_rules.watch import TouchedRule
 from nkisim.errors import NkiValidationError, RaceError, refuse
 from nkisim.machine import Machine, find_machine
 from nkisim.memory.placement import MemoryUse
@@ -18,6 +18,7 @@ from nkisim.numerics import dtypes
 from nkisim.running.api_version import selected_version
 from nkisim.running.build import Build, Buildable, build_of, schedule_edges
 from nkisim.running.cores import CorePair
+from nkisim.running.environment import default_machine, default_precise, logical_cores
 from nkisim.running.garbage import collected_rarely
 from nkisim.running.host_arrays import like
 from nkisim.running.inspection import Inspection, Inspector
@@ -36,7 +37,6 @@ from nkisim.running.session import (
     Settings,
     current_or_none,
 )
-from nkisim.running.target import default_machine, default_precise, logical_cores
 from nkisim.running.tracebacks import ending_at_user
 from nkisim.tensors.indirection import read_held
 from nkisim.trace import Trace
@@ -144,7 +144,7 @@ class Simulated:
 
     def __init__(self, kernel: Kernel, **how: Any) -> None:
         self.kernel = kernel
-        self.how = how  # target, lnc and rules, as for `run`
+        self.how = how  # machine, lnc and rules, as for `run`
 
     def __getitem__(self, lnc: int) -> Simulated:
         return Simulated(self.kernel[lnc], **self.how)
@@ -160,19 +160,19 @@ class Simulated:
 def simulate(
     kernel: Any,
     *,
-    target: str | Machine | None = None,
+    machine: str | Machine | None = None,
     lnc: int | None = None,
     rules: Sequence[str] | None = None,
 ) -> Simulated:
     """The kernel as a function on arrays, run by nkisim; `lnc` and `rules` as for `run`."""
     wrapped = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
-    return Simulated(wrapped, target=target, lnc=lnc, rules=rules)
+    return Simulated(wrapped, machine=machine, lnc=lnc, rules=rules)
 
 
 def run(
     kernel: Any,
     *args: Any,
-    target: str | Machine | None = None,
+    machine: str | Machine | None = None,
     values: bool = True,
     summation: str = FAST,
     races: str = REFUSE,
@@ -199,7 +199,7 @@ def run(
         _require_one_of("summation", summation, SUMMATIONS)
         _require_one_of("races", races, RACE_HANDLING)
         settings = replace(
-            _settings(target, lnc, rules),
+            _settings(machine, lnc, rules),
             values=values,
             summation=summation,
             report_races=races == REPORT,
@@ -221,13 +221,13 @@ def _require_one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
 
 
 def _settings(
-    target: str | Machine | None, lnc: int | None, rules: Sequence[str] | None
+    machine: str | Machine | None, lnc: int | None, rules: Sequence[str] | None
 ) -> Settings:
-    machine = default_machine() if target is None else find_machine(target)
+    chosen = default_machine() if machine is None else find_machine(machine)
     return Settings(
-        machine=machine,
+        machine=chosen,
         precise=default_precise(),
-        lnc=logical_cores(machine, lnc),
+        lnc=logical_cores(chosen, lnc),
         switches=read_switches(rules),
         nki=selected_version(),
     )

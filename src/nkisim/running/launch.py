@@ -10,13 +10,13 @@ import numpy as np
 
 from nkisim.errors import NkiValidationError, refuse
 from nkisim.memory.hbm_room import HbmRoom
+from nkisim.memory.layout import MemoryRegion
 from nkisim.memory.storage import Storage
 from nkisim.numerics import dtypes
 from nkisim.running.argument_names import positional_names
 from nkisim.running.cores import CorePair
 from nkisim.running.host_arrays import Spec, is_array, spec_of, to_numpy, write_back
 from nkisim.running.session import Session, Settings, activated
-from nkisim.tensors.layout import MemoryRegion
 from nkisim.tensors.registers import NKIObject
 from nkisim.tensors.tensor import NkiTensor
 

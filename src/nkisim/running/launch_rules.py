@@ -8,7 +8,7 @@ from nkisim.device_rules.loop_rules import GRID_ABOVE_LNC, GRID_BELOW_LNC, PROGR
 from nkisim.running.programs import difference
 
 if TYPE_CHECKING:
-    from nkisim.device_rules.watch import TouchedRule
+    from nkisim.device_rules.rule_monitor import TouchedRule
     from nkisim.running.session import Session, Settings
     from nkisim.tensors.tensor import NkiTensor
 
@@ -17,16 +17,16 @@ def launch_rules(
     sessions: list[Session], settings: Settings, returned: list[NkiTensor]
 ) -> tuple[TouchedRule, ...]:
     """What device rules say about a launch as a whole; all that the run has broken."""
-    watch, programs = sessions[0].watch, len(sessions)
+    monitor, programs = sessions[0].monitor, len(sessions)
     grid = f"{programs} programs on logical cores of {settings.lnc}"
     if programs > settings.lnc:
-        watch.broken(GRID_ABOVE_LNC, grid)
+        monitor.broken(GRID_ABOVE_LNC, grid)
     elif programs < settings.lnc:
-        watch.broken(GRID_BELOW_LNC, grid)
-    found = difference(sessions[0].regions, sessions[-1].regions)
-    if found is not None:
-        watch.broken(PROGRAMS_DIFFER, found)
+        monitor.broken(GRID_BELOW_LNC, grid)
+    unlike = difference(sessions[0].regions, sessions[-1].regions)
+    if unlike is not None:
+        monitor.broken(PROGRAMS_DIFFER, unlike)
     for session in sessions:
         session.require_scratch_elsewhere(returned)
-    touched = {name: rule for session in sessions for name, rule in session.watch.touched.items()}
+    touched = {name: rule for session in sessions for name, rule in session.monitor.touched.items()}
     return tuple(touched.values())

@@ -1,4 +1,4 @@
-"""Device rules about loops: where PSUM lives, what one turn leaves to the next, trips, launches."""
+"""Device rules about loops: PSUM, what an iteration leaves to the next, trips, launches."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nkisim.device_rules import loop_rules as rules
 from nkisim.enums import engine
-from nkisim.tensors.layout import MemoryRegion
+from nkisim.memory.layout import MemoryRegion
 from nkisim.trace import walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nkisim.device_rules.watch import RuleWatch
+    from nkisim.device_rules.rule_monitor import RuleMonitor
     from nkisim.machine import Machine
     from nkisim.memory.allocation import Allocation
     from nkisim.trace import Access, Instruction, Loop
 
-_WHOLE_TURN = 2  # a loop of one turn leaves nothing to a next one
+_WHOLE_ITERATION = 2  # a loop of one iteration leaves nothing to a next one
 
 
 class LoopChecks:
     """What the rules about loops need to remember of one core."""
 
-    def __init__(self, watch: RuleWatch, machine: Machine, programs: int, lnc: int) -> None:
-        self.watch = watch
+    def __init__(self, monitor: RuleMonitor, machine: Machine, programs: int, lnc: int) -> None:
+        self.monitor = monitor
         self._machine = machine
         self._programs = programs
         self._lnc = lnc
@@ -32,24 +32,24 @@ class LoopChecks:
 
     def enter(self, who: str, trips: int | None, depth: int) -> None:
         """A loop begins, inside of `depth` others."""
-        watch = self.watch
+        monitor = self.monitor
         if self._programs < self._lnc:
             what = f"a device loop, launched on {self._programs} of {self._lnc} programs"
-            watch.broken(rules.LOOP_ON_ONE_PROGRAM, what, who)
+            monitor.broken(rules.LOOP_ON_ONE_PROGRAM, what, who)
         if depth:
-            watch.broken(rules.NESTED_LOOPS, "a device loop inside another one", who)
+            monitor.broken(rules.NESTED_LOOPS, "a device loop inside another one", who)
         if trips == 0 and self._programs > 1:
-            watch.broken(rules.ZERO_TRIPS, "a loop of no trips", who)
+            monitor.broken(rules.ZERO_TRIPS, "a loop of no trips", who)
         self.count(who, trips)
 
     def count(self, who: str, trips: int | None) -> None:
         """How often a loop runs is known."""
         most = self._machine.loop_trips_max
         if trips is not None and most is not None and trips > most:
-            self.watch.broken(rules.LOOP_TRIPS, f"{trips} trips, the most is {most}", who)
+            self.monitor.broken(rules.LOOP_TRIPS, f"{trips} trips, the most is {most}", who)
 
     def issue(self, instruction: Instruction, loops: Sequence[Loop]) -> None:
-        """An instruction of the first turn of a loop."""
+        """An instruction of the first iteration of a loop."""
         for access in instruction.writes:
             if access.layout.region is MemoryRegion.psum:
                 self._written(instruction, access, loops[-1])
@@ -62,7 +62,7 @@ class LoopChecks:
         outside = access.allocation.index < loop.allocations_before
         if outside and instruction.engine is engine.tensor:
             what = f"{access.allocation.name!r} was allocated before the loop that writes it"
-            self.watch.broken(rules.PSUM_ACROSS_LOOP, what, instruction.op)
+            self.monitor.broken(rules.PSUM_ACROSS_LOOP, what, instruction.op)
 
     def _used(self, instruction: Instruction, access: Access, loops: Sequence[Loop]) -> None:
         path = tuple([loop.number for loop in loops])
@@ -71,17 +71,17 @@ class LoopChecks:
             shared = min(len(known), len(path))
             if known[:shared] != path[:shared]:
                 what = f"{access.allocation.name!r} in a second loop"
-                self.watch.broken(rules.PSUM_IN_TWO_LOOPS, what, instruction.op)
+                self.monitor.broken(rules.PSUM_IN_TWO_LOOPS, what, instruction.op)
 
     def leave(self, loop: Loop) -> None:
-        """The first turn of a loop is recorded, and how often it runs is known."""
-        if loop.trips is not None and loop.trips < _WHOLE_TURN:
+        """The first iteration of a loop is recorded, and how often it runs is known."""
+        if loop.trips is not None and loop.trips < _WHOLE_ITERATION:
             return
-        if not self.watch.unseen(rules.SBUF_REFILL):
+        if not self.monitor.unseen(rules.SBUF_REFILL):
             return
         for name, refill in _refills(loop):
-            what = f"{name!r} is refilled by {refill.op} for the next turn, and nothing waits"
-            self.watch.broken(rules.SBUF_REFILL, what, refill.op, refill.place)
+            what = f"{name!r} is refilled by {refill.op} for the next iteration, and nothing waits"
+            self.monitor.broken(rules.SBUF_REFILL, what, refill.op, refill.place)
 
 
 class _LoopUse(NamedTuple):
@@ -91,12 +91,12 @@ class _LoopUse(NamedTuple):
 
 
 def _refills(loop: Loop) -> list[tuple[str, Instruction]]:
-    """Writes to SBUF from outside that other engines read in the next turn, with no wait in this.
+    """Writes to SBUF from outside that other engines read an iteration later, with no wait in this.
 
-    A tensor that is read only after it was written in the same turn is not left to the next one,
-    and what one engine alone reads and writes is in that engine's order. A value that is updated in
-    place is no refill: kernels that ship (NKL, TB) count up offset cells which the next turn's DMA
-    reads.
+    A tensor that is read only after it was written in the same iteration is not left to the next
+    one, and what one engine alone reads and writes is in that engine's order. A value that is
+    updated in place is no refill: kernels that ship (NKL, TB) count up offset cells which the next
+    iteration's DMA reads.
     """
     reads: dict[Allocation, list[_LoopUse]] = {}
     writes: dict[Allocation, list[_LoopUse]] = {}
@@ -128,7 +128,7 @@ def _updates(write: _LoopUse) -> bool:
 
 
 def _is_left(write: _LoopUse, writes: list[_LoopUse], reads: list[_LoopUse]) -> bool:
-    """Whether another engine finds what was written in the next turn, and nobody in this one."""
+    """Whether another engine finds what was written an iteration later, and nobody in this one."""
     if any(read.position > write.position and _meet(read, write) for read in reads):
         return False
     for read in reads:
@@ -140,13 +140,13 @@ def _is_left(write: _LoopUse, writes: list[_LoopUse], reads: list[_LoopUse]) -> 
     return False
 
 
-def _meet(one: _LoopUse, two: _LoopUse) -> bool:
+def _meet(use: _LoopUse, other: _LoopUse) -> bool:
     """Whether two accesses of one tensor may share bytes; run-time offsets may be anywhere."""
-    mine, theirs = one.access, two.access
+    mine, theirs = use.access, other.access
     if mine.anywhere or theirs.anywhere or mine.step or theirs.step:
         return True
-    first, other = mine.start_partition, theirs.start_partition
-    if first >= other + theirs.layout.partitions or other >= first + mine.layout.partitions:
+    top, start = mine.start_partition, theirs.start_partition
+    if top >= start + theirs.layout.partitions or start >= top + mine.layout.partitions:
         return False
     (low, high), (least, most) = mine.byte_interval, theirs.byte_interval
     return low < most and least < high

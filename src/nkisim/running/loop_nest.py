@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nkisim.errors import NkiValidationError
+from nkisim.running.loop_consistency import Body, OpenLoop
 from nkisim.running.programs import Region
-from nkisim.running.turns import Body, OpenLoop
 from nkisim.tensors.registers import RunTimeValue
 from nkisim.trace import Instruction, Item, Loop, Trace, walk
 
@@ -28,9 +28,9 @@ class LoopNest:
         self._items: list[Item] = trace.items
         self._inside = self.regions  # those that the next loop is beside
         self._loops: list[OpenLoop] = []
-        self._turns: set[object] = set()  # the turns that are running, one a loop
+        self._iterations: set[object] = set()  # the iterations that are running, one a loop
         self._loops_seen = 0
-        self._checking = 0  # > 0 in turns that are held against the first one, and nothing else
+        self._checking = 0  # > 0 in iterations that are only held against the first one
         self._replaying = 0  # > 0 while a loop iteration after the first one runs
 
     @property
@@ -41,7 +41,7 @@ class LoopNest:
     def in_loop_breaks(self, rule: DeviceRule, what: str, instruction: str) -> None:
         """Inside a device loop, a rule is broken."""
         if self._loops:
-            self._checks.watch.broken(rule, what, instruction)
+            self._checks.monitor.broken(rule, what, instruction)
 
     def _issue_in_loop(self, instruction: Instruction) -> None:
         innermost = self._loops[-1]
@@ -54,7 +54,7 @@ class LoopNest:
         return next((loop.loop for loop in self._loops if loop.loop.number == number), None)
 
     def begin_loop(self, who: str, trips: int | None, step: int) -> Loop:
-        """Start a dynamic loop: what is issued until `next_turn` or `end_loop` is its body."""
+        """Start a dynamic loop: what is issued until `next_iteration` or `end_loop` is its body."""
         recording = self.recording
         unrecorded = -2 - len(self._loops)  # tells it from the loops around it, and from no loop
         number = self._loops_seen if recording else unrecorded
@@ -64,7 +64,7 @@ class LoopNest:
         body = self._loops[-1].inner_body() if self._loops else Body()
         first = body is not None and not body.entries
         self._loops.append(OpenLoop(loop, self._items, body, first=first))
-        self._turns.add(self._loops[-1].turn)
+        self._iterations.add(self._loops[-1].iteration)
         if recording:
             self._loops_seen += 1
             self._items.append(loop)
@@ -104,7 +104,7 @@ class LoopNest:
         """The value of the innermost loop's counter; None where a shape-only run has none."""
         self._loops[-1].count = value
 
-    def next_turn(self, *, only_checked: bool = False) -> None:
+    def next_iteration(self, *, only_checked: bool = False) -> None:
         """An iteration has ended, and another begins: run, held against the first, not recorded.
 
         `only_checked`: it stands for no iteration that the first one did not stand for.
@@ -113,25 +113,25 @@ class LoopNest:
         if only_checked:
             self._checking += 1
             innermost.checking = True
-        if innermost.turns == 0:
+        if innermost.iterations == 0:
             self._replaying += 1
             self.memory.replaying = True
-        self._end_turn(innermost)
-        self._turns.add(innermost.turn)
+        self._end_iteration(innermost)
+        self._iterations.add(innermost.iteration)
         self.memory.next_index = innermost.loop.allocations_before
 
-    def _end_turn(self, innermost: OpenLoop) -> None:
-        self._turns.discard(innermost.turn)
-        innermost.end_turn(self.memory.next_index)
+    def _end_iteration(self, innermost: OpenLoop) -> None:
+        self._iterations.discard(innermost.iteration)
+        innermost.end_iteration(self.memory.next_index)
 
     def end_loop(self, who: str, loop: Loop) -> None:
         """Leave the loop; what it shares with the code around it lives through all of it."""
         ended = self._loops[-1]
         assert ended.loop is loop, "loops end in the order they began, reversed"
-        self._end_turn(ended)
+        self._end_iteration(ended)
         self._loops.pop()
         self._checking -= ended.checking
-        if ended.turns > 1:
+        if ended.iterations > 1:
             self._replaying -= 1
             self.memory.replaying = self._replaying > 0
         self._items = ended.outside

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from nkisim.memory.storage import Storage
-    from nkisim.running.joint_log import Event, JointLog, Touch
+    from nkisim.running.access_log import AccessLog, Event, Touch
 
 Meetings = int
 
@@ -28,16 +28,16 @@ _UNORDERED = "dma"  # the engine whose instructions overtake each other
 class Order:
     """Order between the events of a log."""
 
-    def __init__(self, log: JointLog) -> None:
+    def __init__(self, log: AccessLog) -> None:
         self._after = _meetings_before(log)
         self._before: dict[int, Meetings] = {}
         for core in (0, 1):
             self._before |= _meetings_after(log.of_core(core))
 
-    def has(self, one: Event, two: Event) -> bool:
+    def has(self, first: Event, second: Event) -> bool:
         """Whether one of two events of different cores comes before the other."""
-        forth = self._before[one.number] & self._after[two.number]
-        back = self._before[two.number] & self._after[one.number]
+        forth = self._before[first.number] & self._after[second.number]
+        back = self._before[second.number] & self._after[first.number]
         return bool(forth or back)
 
 
@@ -51,12 +51,12 @@ class _Reached:
     def of(self, event: Event) -> Meetings:
         """The meetings that the neighbours of an event have reached."""
         engine = event.instruction.engine
-        found = 0 if engine.name == _UNORDERED else self._engines.get(engine, 0)
+        reached = 0 if engine.name == _UNORDERED else self._engines.get(engine, 0)
         for touch in event.reads:
-            found |= self._around(touch, writes=False)
+            reached |= self._around(touch, writes=False)
         for touch in event.writes:
-            found |= self._around(touch, writes=True)
-        return found
+            reached |= self._around(touch, writes=True)
+        return reached
 
     def of_engine(self, engine: Any) -> Meetings:
         """What the instructions of an engine have reached."""
@@ -79,12 +79,12 @@ class _Reached:
                     mark.reads |= meetings
 
     def _around(self, touch: Touch, *, writes: bool) -> Meetings:
-        found = 0
+        reached = 0
         for mark in self._places.get(touch.storage, {}).values():
             meetings = mark.writes | mark.reads if writes else mark.writes
-            if meetings & ~found and touch.meets(mark.touch):
-                found |= meetings
-        return found
+            if meetings & ~reached and touch.meets(mark.touch):
+                reached |= meetings
+        return reached
 
 
 class _Mark:
@@ -113,7 +113,7 @@ def _meetings_after(events: list[Event]) -> dict[int, Meetings]:
     return found
 
 
-def _meetings_before(log: JointLog) -> dict[int, Meetings]:
+def _meetings_before(log: AccessLog) -> dict[int, Meetings]:
     """For every event the meetings of both cores that come before it, or that it is."""
     cores = _Reached(), _Reached()
     found: dict[int, Meetings] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nkisim.errors import NkiValidationError
-from nkisim.tensors.footprint import View, same_elements_in_order, view_at, views_meet
+from nkisim.memory.footprint import View, same_elements_in_order, view_at, views_meet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,22 +45,22 @@ def refuse_overlap(op: str, written: Sequence[Access], read: Sequence[Access]) -
                 _refuse(op, target, other, "writes as another result")
 
 
-def _overlap(one: Access, two: Access) -> bool:
+def _overlap(first: Access, second: Access) -> bool:
     """Whether two accesses share bytes and are not the same elements."""
-    if one.anywhere or two.anywhere:
+    if first.anywhere or second.anywhere:
         return False
-    if one.allocation is two.allocation:
-        if one.offset == two.offset and one.layout is two.layout:
+    if first.allocation is second.allocation:
+        if first.offset == second.offset and first.layout is second.layout:
             return False
-    elif not _placed_together(one, two):
+    elif not _placed_together(first, second):
         return False
-    views = _view(one), _view(two)
+    views = _view(first), _view(second)
     return not same_elements_in_order(*views) and views_meet(*views)
 
 
-def _same(one: Access, two: Access) -> bool:
-    same = one.allocation is two.allocation and one.offset == two.offset
-    return same and one.layout is two.layout and not one.anywhere
+def _same(first: Access, second: Access) -> bool:
+    same = first.allocation is second.allocation and first.offset == second.offset
+    return same and first.layout is second.layout and not first.anywhere
 
 
 def _harmless(op: str, target: Access, source: Access) -> bool:
@@ -71,9 +71,9 @@ def _harmless(op: str, target: Access, source: Access) -> bool:
     return op == _SHUFFLING and a.byte == b.byte and a.layout.free == b.layout.free
 
 
-def _placed_together(one: Access, two: Access) -> bool:
+def _placed_together(first: Access, second: Access) -> bool:
     """Whether manual addresses put two tensors into one memory."""
-    a, b = one.allocation, two.allocation
+    a, b = first.allocation, second.allocation
     manual = a.address_bytes is not None and b.address_bytes is not None
     return manual and a.region is b.region
 

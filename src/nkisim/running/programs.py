@@ -22,20 +22,20 @@ class Region:
         return 0 if self.loop is None else self.loop.trips
 
 
-def difference(one: list[Region], two: list[Region]) -> str | None:
+def difference(first: list[Region], second: list[Region]) -> str | None:
     """Where the loops of two programs differ; None if they do not.
 
     A loop that did not run in one program may have anything inside; that its trips differ is for
     the rule about loops of no trips.
     """
-    if len(one) != len(two):
-        return f"{len(one)} loops in one program, {len(two)} in the other"
-    for mine, theirs in zip(one, two, strict=True):
+    if len(first) != len(second):
+        return f"{len(first)} loops in one program, {len(second)} in the other"
+    for mine, theirs in zip(first, second, strict=True):
         if 0 in (mine.trips, theirs.trips):
             continue
         if None not in (mine.trips, theirs.trips) and mine.trips != theirs.trips:
             return f"a loop of {mine.trips} trips in one program, of {theirs.trips} in the other"
-        found = difference(mine.inside, theirs.inside)
-        if found is not None:
-            return found
+        unlike = difference(mine.inside, theirs.inside)
+        if unlike is not None:
+            return unlike
     return None

@@ -14,11 +14,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nkisim.memory.aliasing import Box, boxes_of_runs, boxes_of_view
-from nkisim.tensors.footprint import runs_of
+from nkisim.memory.footprint import runs_of
 
 if TYPE_CHECKING:
     from nkisim.memory.storage import Storage
-    from nkisim.running.joint_log import Event, JointLog, Touch
+    from nkisim.running.access_log import AccessLog, Event, Touch
 
 Number = int
 
@@ -38,7 +38,7 @@ KEEPING = frozenset(
 class Provenance:
     """The provenance of every write in a log."""
 
-    def __init__(self, log: JointLog) -> None:
+    def __init__(self, log: AccessLog) -> None:
         self._numbers: dict[Any, Number] = {}
         self._contents: dict[Storage, _Contents] = {}
         self._registers = [0, 0]  # of each core, and the accumulators of its engines
@@ -176,7 +176,7 @@ def _in_one_order(seen: list[tuple[Touch, Number]]) -> list[tuple[Touch, Number]
             for position, write in enumerate(left)
             if not any(write[0].meets(newer[0]) for newer in left[:position])
         ]
-        first = min(free, key=lambda one: one[1])
+        first = min(free, key=lambda write: write[1])
         left.remove(first)
         ordered.append(first)
     return ordered

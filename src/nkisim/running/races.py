@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nkisim.running.joint_log import BARRIER, Event, JointLog, Touch
+from nkisim.memory.footprint import runs_of
+from nkisim.running.access_log import BARRIER, AccessLog, Event, Touch
 from nkisim.running.order import Order
 from nkisim.running.provenance import Provenance
-from nkisim.tensors.footprint import runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,7 @@ class Race:
         return f"{self.tensor!r}: core 0 {self.first} and core 1 {self.second}"
 
 
-def find_races(log: JointLog) -> list[Race]:
+def find_races(log: AccessLog) -> list[Race]:
     """The conflicts between two cores, at most one for a pair of instructions."""
     judge = _Judge(log)
     races: dict[Race, None] = {}
@@ -79,16 +79,16 @@ def find_races(log: JointLog) -> list[Race]:
 class _Judge:
     """Order and provenance of a log, worked out when somebody asks."""
 
-    def __init__(self, log: JointLog) -> None:
+    def __init__(self, log: AccessLog) -> None:
         self._log = log
         self._order: Order | None = None
         self._provenance: Provenance | None = None
 
-    def ordered(self, one: Use, two: Use) -> bool:
+    def ordered(self, first: Use, second: Use) -> bool:
         """Whether one use comes before the other on every device."""
         if self._order is None:
             self._order = Order(self._log)
-        return self._order.has(one.event, two.event)
+        return self._order.has(first.event, second.event)
 
     def provenance(self, use: Use) -> int:
         """Where the value of a write comes from."""
@@ -98,7 +98,7 @@ class _Judge:
 
 
 def _between_barriers(
-    log: JointLog,
+    log: AccessLog,
 ) -> Iterator[tuple[Storage, tuple[list[Use], list[Use]]]]:
     """The uses of every tensor by the two cores, cut where both meet in a barrier on all of it."""
     found: dict[tuple[Storage, int], tuple[list[Use], list[Use]]] = {}
@@ -190,12 +190,12 @@ def _conflicts(cores: tuple[_CoreUses, _CoreUses], both: Flags) -> Iterator[tupl
     writers = _Users(cores[1], differing)
     for covered in cores[0].uses:
         if covered.use.writes:
-            for two in writers.of(covered.pieces):
-                yield covered.use, two
+            for use in writers.of(covered.pieces):
+                yield covered.use, use
     for reader in (0, 1):
-        own, other = cores[reader], cores[1 - reader]
-        writers = _Users(other, own.touched)
-        for covered in own.uses:
+        reading, other = cores[reader], cores[1 - reader]
+        writers = _Users(other, reading.touched)
+        for covered in reading.uses:
             if not covered.use.writes:
                 for write in writers.of(_unlike(covered, other)):
                     pair = (covered.use, write)
@@ -207,8 +207,8 @@ def _unlike(read: _Covered, other: _CoreUses) -> Ints:
     pieces, seen = read.pieces, read.seen
     if seen is None:
         return pieces
-    alike = (seen == other.left[pieces]) & other.single[pieces] & (seen != _NEVER)
-    unlike: Ints = pieces[~alike]
+    same = (seen == other.left[pieces]) & other.single[pieces] & (seen != _NEVER)
+    unlike: Ints = pieces[~same]
     return unlike
 
 
@@ -226,9 +226,9 @@ class _Users:
 
     def of(self, pieces: Ints) -> list[Use]:
         """The writers of any of the pieces, each once, in program order."""
-        asked = pieces[self._asked[pieces]].tolist()
-        found = {id(use): use for piece in asked for use in self._writers[piece]}
-        return sorted(found.values(), key=lambda use: (use.event.number, use.operand))
+        written = pieces[self._asked[pieces]].tolist()
+        users = {id(use): use for piece in written for use in self._writers[piece]}
+        return sorted(users.values(), key=lambda use: (use.event.number, use.operand))
 
 
 def _pieces(use: Use, edges: Ints) -> Ints:

@@ -49,8 +49,8 @@ def _require_names(names: tuple[str, ...], by_name: dict[str, list[Instruction]]
             )
 
 
-def _require_order(consumer: Instruction, producer: Instruction, around: tuple[int, ...]) -> None:
-    if consumer is producer or producer.loop not in around:
+def _require_order(consumer: Instruction, producer: Instruction, loops: tuple[int, ...]) -> None:
+    if consumer is producer or producer.loop not in loops:
         refuse(
             "with_schedule",
             f"{consumer.name!r} waits for {producer.name!r}",

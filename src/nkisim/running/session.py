@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nkisim.device_rules.instruction_rules import SHARED_SCRATCH
+from nkisim.device_rules.rule_monitor import RuleMonitor
 from nkisim.device_rules.switches import DEFAULT, Switches
-from nkisim.device_rules.watch import RuleWatch
 from nkisim.errors import NkiValidationError
+from nkisim.memory.layout import MemoryRegion
 from nkisim.memory.placement import Memory
 from nkisim.numerics import dtypes
+from nkisim.running.access_log import Touch
 from nkisim.running.api_version import NkiVersion
-from nkisim.running.joint_log import Touch
 from nkisim.running.loop_checks import LoopChecks
+from nkisim.running.loop_consistency import refuse_foreign_iteration
 from nkisim.running.loop_nest import LoopNest
 from nkisim.running.overlap import refuse_overlap
-from nkisim.running.turns import refuse_foreign_turn
 from nkisim.source_lines import CallSites
 from nkisim.tensors.indirection import row_places, scalar_value, whole_rows
-from nkisim.tensors.layout import MemoryRegion
 from nkisim.tensors.registers import RunTimeValue
 from nkisim.tensors.scalars import NkiScalar
 from nkisim.tensors.tensor import FreeIndex, ScalarOffset, VectorOffset
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     from nkisim.enums import engine
     from nkisim.machine import Machine
+    from nkisim.memory.layout import Layout
     from nkisim.memory.storage import Storage
     from nkisim.running.cores import CorePair, SharedTensors
     from nkisim.running.inspection import Inspector
-    from nkisim.tensors.layout import Layout
     from nkisim.tensors.tensor import NkiTensor
 
 
@@ -83,9 +83,9 @@ class Session(LoopNest):
             settings.machine, self.core, with_values=settings.values, precise=settings.precise
         )
         self.inspector: Inspector | None = None
-        self.watch = RuleWatch(settings.machine, settings.switches)
+        self.monitor = RuleMonitor(settings.machine, settings.switches)
         programs = program[1] if program else 1
-        checks = LoopChecks(self.watch, settings.machine, programs, settings.lnc)
+        checks = LoopChecks(self.monitor, settings.machine, programs, settings.lnc)
         super().__init__(memory, Trace(core=self.core), checks)
         self.verdicts: dict[Any, Any] = {}  # outcomes of pure checks, by what they depend on
         self.accumulators: dict[engine, Any] = {}  # reduce registers of Vector and Scalar engines
@@ -119,9 +119,9 @@ class Session(LoopNest):
         return storage
 
     def _own(self, storage: Storage) -> None:
-        """A tensor of this core: of a turn, if a loop is running; perhaps scratch."""
+        """A tensor of this core: of an iteration, if a loop is running; perhaps scratch."""
         if self._loops:
-            storage.turn = self._loops[-1].turn
+            storage.iteration = self._loops[-1].iteration
         if storage.allocation.region is MemoryRegion.shared_hbm and self.recording:
             self._scratch.append(storage)
 
@@ -134,7 +134,7 @@ class Session(LoopNest):
                 what = f"tensor {storage.allocation.name!r} in shared_hbm is not returned"
                 sites = storage.allocation.sites
                 place = sites[0].place if sites else None
-                self.watch.broken(SHARED_SCRATCH, what, "nl.ndarray", place)
+                self.monitor.broken(SHARED_SCRATCH, what, "nl.ndarray", place)
 
     def issue(
         self,
@@ -162,15 +162,15 @@ class Session(LoopNest):
         if self.pair is not None and not self._checking:
             self._log(self.pair, instruction, reads, writes)
         if self.inspector is not None and op not in _SYNCHRONISING and not self._checking:
-            self.inspector.watch(self.core, instruction, reads, writes)
+            self.inspector.record(self.core, instruction, reads, writes)
         return instruction
 
     def _access(self, tensor: NkiTensor, index: int, op: str, *, writes: bool) -> Access:
         storage = tensor.storage
         allocation = storage.allocation
         layout = tensor.layout
-        if storage.turn is not None and storage.turn not in self._turns:
-            refuse_foreign_turn(tensor, op)
+        if storage.iteration is not None and storage.iteration not in self._iterations:
+            refuse_foreign_iteration(tensor, op)
         if tensor.indirection is None:
             access = Access(allocation, layout, tensor.offset)
         else:
@@ -184,7 +184,7 @@ class Session(LoopNest):
                 self._note_write(tensor, access, op)
             else:
                 if storage.accumulation is not None:
-                    storage.accumulation.chains.note_read(*self._place(tensor, access))
+                    storage.accumulation.groups.note_read(*self._place(tensor, access))
                 if storage.neighbours is not None:
                     storage.neighbours.check_read(storage, *self._place(tensor, access))
         return access

@@ -11,13 +11,13 @@ from inspect import Parameter
 from typing import Any, Final, Literal
 
 from nkisim.enums import engine
+from nkisim.memory.layout import MemoryRegion
 from nkisim.nki.versions import modules_of
 from nkisim.numerics import dtypes
 from nkisim.numerics.operators.operator import Operator
 from nkisim.refusal import refusal_of
 from nkisim.running.api_version import DEFAULT, NkiVersion
 from nkisim.surface.golden import Name, golden_names
-from nkisim.tensors.layout import MemoryRegion
 
 Status = Literal["implemented", "refused", "missing"]
 
@@ -114,18 +114,18 @@ def _judge(name: Name, version: NkiVersion) -> Row:
     return Row(name.name, "implemented", note.strip())
 
 
-def _difference(name: Name, found: Any) -> str | None:
+def _difference(name: Name, offer: Any) -> str | None:
     """How what nkisim offers differs from the record, or None."""
     if name.parameters is not None:
-        ours = parameters_of(found, method=name.kind == "method")
+        ours = parameters_of(offer, method=name.kind == "method")
         if not _same_parameters(name.parameters, ours):
             return f"parameters ({', '.join(ours)}) differ from ({', '.join(name.parameters)})"
-    if name.type is not None and not isinstance(found, _TYPES[name.type]):
-        return f"{found!r} is not a {name.type}"
-    if name.value is not None and repr(found.value) != name.value:
-        return f"its value {found.value!r} differs from {name.value}"
-    if name.kind in {"class", "enum"} and not isinstance(found, type):
-        return f"{found!r} is not a class"
+    if name.type is not None and not isinstance(offer, _TYPES[name.type]):
+        return f"{offer!r} is not a {name.type}"
+    if name.value is not None and repr(offer.value) != name.value:
+        return f"its value {offer.value!r} differs from {name.value}"
+    if name.kind in {"class", "enum"} and not isinstance(offer, type):
+        return f"{offer!r} is not a class"
     return None
 
 
@@ -136,8 +136,8 @@ def _same_parameters(golden: tuple[str, ...], ours: tuple[str, ...]) -> bool:
     return all(_same_parameter(theirs, own) for theirs, own in pairs)
 
 
-def _same_parameter(theirs: str, own: str) -> bool:
+def _same_parameter(theirs: str, ours: str) -> bool:
     name, _, default = theirs.partition("=")
     if default == _UNDOCUMENTED:
-        return own.startswith(f"{name}=")
-    return theirs == own
+        return ours.startswith(f"{name}=")
+    return theirs == ours

@@ -6,9 +6,9 @@ from operator import index as as_int
 from typing import TYPE_CHECKING, TypeVar
 
 from nkisim.errors import refuse
+from nkisim.memory.layout import ON_CHIP, Layout, layout_of
 from nkisim.numerics import dtypes
 from nkisim.source_lines import warn_user
-from nkisim.tensors.layout import ON_CHIP, Layout, layout_of
 from nkisim.tensors.offsets import require_row_numbers
 from nkisim.tensors.reshape import Shape
 from nkisim.tensors.strided_tensor import StridedTensor

@@ -8,8 +8,8 @@ import numpy as np
 
 from nkisim.errors import NkiValidationError
 from nkisim.machine import Machine
+from nkisim.memory.layout import Layout, layout_of
 from nkisim.numerics import dtypes
-from nkisim.tensors.layout import Layout, layout_of
 from nkisim.tensors.registers import RunTimeValue
 from nkisim.tensors.tensor import FreeIndex, ScalarOffset, VectorOffset
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nkisim.errors import refuse
+from nkisim.memory.layout import ON_CHIP, MemoryRegion
 from nkisim.numerics import dtypes
-from nkisim.tensors.layout import ON_CHIP, MemoryRegion
 from nkisim.tensors.registers import RunTimeValue
 from nkisim.tensors.scalars import NkiScalar
 

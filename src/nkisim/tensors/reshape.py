@@ -6,6 +6,7 @@ where it is a dimension like the others.
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn
 
@@ -33,14 +34,6 @@ def row_major_strides(shape: Shape) -> Shape:
     for dim in range(len(shape) - 2, -1, -1):
         strides[dim] = strides[dim + 1] * shape[dim + 1]
     return tuple(strides)
-
-
-def product(sizes: Shape) -> int:
-    """Number of elements of a shape."""
-    total = 1
-    for size in sizes:
-        total *= size
-    return total
 
 
 def require_dim(method: str, dim: int, ndim: int) -> None:
@@ -116,7 +109,7 @@ def merged(old: Dims, first: int, last: int, pinned: Pinned) -> Dims:
     if pinned and first == 0:
         _refuse_pinned("flatten_dims", f"dimensions 0..{last}", pinned)
     shape, strides = old.shape[first : last + 1], old.strides[first : last + 1]
-    joined = reshape_strides(shape, strides, (product(shape),))
+    joined = reshape_strides(shape, strides, (math.prod(shape),))
     if joined is None or first > last:
         refuse(
             "flatten_dims",
@@ -124,13 +117,13 @@ def merged(old: Dims, first: int, last: int, pinned: Pinned) -> Dims:
             "merged dimensions follow each other without gaps",
             "copy into a fresh tile, or keep the dimensions apart",
         )
-    new_shape = (*old.shape[:first], product(shape), *old.shape[last + 1 :])
+    new_shape = (*old.shape[:first], math.prod(shape), *old.shape[last + 1 :])
     return Dims(new_shape, (*old.strides[:first], *joined, *old.strides[last + 1 :]))
 
 
 def reshaped(old: Dims, shape: Shape, pinned: Pinned) -> Dims:
     """Another shape over the same elements; one size may be -1."""
-    sizes = fill_minus_one(tuple(shape), product(old.shape), "reshape")
+    sizes = fill_minus_one(tuple(shape), math.prod(old.shape), "reshape")
     kept = 1 if pinned else 0
     if pinned and sizes[0] != old.shape[0]:
         _refuse_pinned("reshape", f"shape {sizes} from {old.shape}", pinned)
@@ -147,10 +140,10 @@ def reshaped(old: Dims, shape: Shape, pinned: Pinned) -> Dims:
 
 def fill_minus_one(sizes: Shape, total: int, method: str) -> Shape:
     """Sizes that hold `total` elements, with one -1 worked out."""
-    known = product(tuple([size for size in sizes if size != -1]))
+    known = math.prod(tuple([size for size in sizes if size != -1]))
     if sizes.count(-1) == 1 and known > 0 and total % known == 0:
         sizes = tuple([total // known if size == -1 else size for size in sizes])
-    if not sizes or product(sizes) != total or min(sizes) < 1:
+    if not sizes or math.prod(sizes) != total or min(sizes) < 1:
         refuse(
             method,
             f"{sizes} for {total} elements",
@@ -250,7 +243,7 @@ def _group(item: Any) -> tuple[str, ...]:
 
 
 def _split_sizes(group: tuple[str, ...], size: int, fixed: dict[str, int]) -> Shape:
-    known = product(tuple([fixed[name] for name in group if name in fixed]))
+    known = math.prod(tuple([fixed[name] for name in group if name in fixed]))
     unknown = sum(name not in fixed for name in group)
     divides = known > 0 and size % known == 0
     if unknown > 1 or not divides or (unknown == 0 and known != size):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from nkisim.errors import refuse
+from nkisim.memory.layout import ON_CHIP, Layout, MemoryRegion, layout_of
 from nkisim.numerics import dtypes
 from nkisim.tensors import reshape
 from nkisim.tensors.arithmetic import TensorOperators
-from nkisim.tensors.layout import ON_CHIP, Layout, MemoryRegion, layout_of
 from nkisim.tensors.registers import NKIObject
-from nkisim.tensors.reshape import Dims, Shape, product, row_major_strides
+from nkisim.tensors.reshape import Dims, Shape, row_major_strides
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -72,7 +73,7 @@ class StridedTensor(TensorOperators, NKIObject):
     @property
     def size(self) -> int:
         """Number of elements."""
-        return product(self.shape)
+        return math.prod(self.shape)
 
     @property
     def layout(self) -> Layout:

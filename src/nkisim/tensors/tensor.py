@@ -7,11 +7,11 @@ from operator import index as as_int
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from nkisim.errors import refuse
+from nkisim.memory.layout import ON_CHIP
 from nkisim.numerics import dtypes
 from nkisim.tensors import reshape
 from nkisim.tensors.access_pattern import make_pattern_view, reinterpret, rescale
 from nkisim.tensors.indexing import dynamic_room, select_key
-from nkisim.tensors.layout import ON_CHIP
 from nkisim.tensors.offsets import require_free_index, require_row_numbers, require_scalar
 from nkisim.tensors.registers import RunTimeValue
 from nkisim.tensors.reshape import Shape, require_dim

@@ -13,9 +13,14 @@ from nkisim.trace import Access
 Box = tuple[int, int, int, int]
 
 
-def overlap(one: Box, two: Box) -> bool:
+def overlap(first: Box, second: Box) -> bool:
     """Whether two boxes share a byte."""
-    return one[2] < two[3] and two[2] < one[3] and one[0] < two[1] and two[0] < one[1]
+    return (
+        first[2] < second[3]
+        and second[2] < first[3]
+        and first[0] < second[1]
+        and second[0] < first[1]
+    )
 
 
 def covers(outer: Box, inner: Box) -> bool:

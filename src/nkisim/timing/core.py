@@ -70,13 +70,13 @@ class Core:
         return tuple(unit.condition(now) for unit in self._engines.values())
 
     def totals(self) -> list[float]:
-        """What a turn of a loop adds to."""
+        """What an iteration of a loop adds to."""
         return [*(unit.busy for unit in self._engines.values()), *self._dma.totals()]
 
-    def pass_by(self, turns: int, gains: list[float], shift_ns: float) -> None:
-        """Let turns of a loop pass, each with these gains, all of them in this time."""
+    def pass_by(self, iterations: int, gains: list[float], shift_ns: float) -> None:
+        """Let iterations of a loop pass, each with these gains, all of them in this time."""
         engines = list(self._engines.values())
         for unit, gain in zip(engines, gains, strict=False):
-            unit.busy += turns * gain
+            unit.busy += iterations * gain
             unit.postpone(shift_ns)
-        self._dma.add([turns * gain for gain in gains[len(engines) :]])
+        self._dma.add([iterations * gain for gain in gains[len(engines) :]])

@@ -1,7 +1,7 @@
 """CoreSchedule: the instructions of one core, each placed when it can run.
 
-It runs as a generator: it stops where it has to know something of the other core, or where turns
-of a loop may be left out, and is told.
+It runs as a generator: it stops where it has to know something of the other core, or where
+iterations of a loop may be left out, and is told.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnEnd:
-    """A turn of a loop has drained. Asks how many of the turns that are left to leave out."""
+class IterationEnd:
+    """An iteration has drained. Asks how many of the iterations that are left to leave out."""
 
     loop: int
     meets: bool  # the other core, in its body
@@ -50,11 +50,11 @@ class TurnEnd:
 
     @property
     def repeats(self) -> bool:
-        """Whether the next turn takes as long: it starts as this one did."""
+        """Whether the next iteration takes as long: it starts as this one did."""
         return self.conditions[0] == self.conditions[1]
 
 
-Stop = Placement | Arrival | TurnEnd
+Stop = Placement | Arrival | IterationEnd
 Steps = Generator[Stop, float, None]
 
 
@@ -62,11 +62,11 @@ class CoreSchedule:
     """The schedule of one core in the making.
 
     A row is one execution of an instruction: its number in the columns of `events`. An instruction
-    of a loop has a row for every turn that is scheduled. For each row: whom does it wait for
+    of a loop has a row for every iteration that is scheduled. For each row: whom does it wait for
     (`_waits`), when is that over (`_ready`), when does its engine take it (`_commit`).
 
-    A turn of a hardware loop is a barrier of all engines and queues: nothing of it starts before
-    everything earlier has ended, and a pause (KILN, DFA).
+    An iteration of a hardware loop is a barrier of all engines and queues: nothing of it starts
+    before everything earlier has ended, and a pause (KILN, DFA).
     """
 
     def __init__(
@@ -249,26 +249,26 @@ class CoreSchedule:
         return cost
 
     def _run_loop(self, loop: Loop) -> Steps:
-        """Turn after turn; after each but the last two, ask how many to leave out."""
+        """Iteration after iteration; after each but the last two, ask how many to leave out."""
         trips = 1 if loop.trips is None else loop.trips
         iterations = self._hazards.iterations
         self._drain(self.machine.timing.semaphore_ns)
-        turn = 0
-        while turn < trips:
-            iterations[loop.number] = turn
+        iteration = 0
+        while iteration < trips:
+            iterations[loop.number] = iteration
             begin, first_row, totals = self._floor, len(self.events), self._totals()
             before = self.core.condition(begin)
             yield from self._run(loop.body)
-            self._drain(self.machine.timing.loop_turn_ns)
-            turn += 1
-            if turn < trips - 1:
+            self._drain(self.machine.timing.loop_iteration_ns)
+            iteration += 1
+            if iteration < trips - 1:
                 took = self._floor - begin
                 conditions = before, self.core.condition(self._floor)
-                kind = (loop.number, loop.meets, trips - turn)
-                skipped = int((yield TurnEnd(*kind, self._floor, took, conditions)))
+                kind = (loop.number, loop.meets, trips - iteration)
+                skipped = int((yield IterationEnd(*kind, self._floor, took, conditions)))
                 if skipped:
                     self._leave_out(skipped, took, first_row, totals)
-                    turn += skipped
+                    iteration += skipped
         iterations.pop(loop.number, None)
 
     def _drain(self, pause_ns: float) -> None:
@@ -281,22 +281,22 @@ class CoreSchedule:
         self.events.barriers.append((len(self.events), self._floor))
 
     def _leave_out(
-        self, turns: int, took_ns: float, first_row: int, totals: Sequence[float]
+        self, iterations: int, took_ns: float, first_row: int, totals: Sequence[float]
     ) -> None:
-        """Let turns pass that are like the one that began at `first_row`, with these totals."""
+        """Let iterations pass that repeat the one that began at `first_row`, with these totals."""
         gains = [now - then for now, then in zip(self._totals(), totals, strict=True)]
-        shift = turns * took_ns
-        self.flops += turns * int(gains[0])
-        self.executed += turns * int(gains[1])
-        self.core.pass_by(turns, gains[2:], shift)
+        shift = iterations * took_ns
+        self.flops += iterations * int(gains[0])
+        self.executed += iterations * int(gains[1])
+        self.core.pass_by(iterations, gains[2:], shift)
         self.elisions.append(
-            Elision(self._floor, shift, turns, took_ns, first_row, len(self.events))
+            Elision(self._floor, shift, iterations, took_ns, first_row, len(self.events))
         )
         self.makespan += shift
         self._drain(0.0)
 
     def _totals(self) -> list[float]:
-        """What a turn of a loop adds to."""
+        """What an iteration of a loop adds to."""
         return [self.flops, self.executed, *self.core.totals()]
 
 

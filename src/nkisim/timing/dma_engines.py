@@ -83,7 +83,7 @@ class DmaEngines:
         self._data.drained(when)
 
     def totals(self) -> list[float]:
-        """What a turn of a loop adds to."""
+        """What an iteration of a loop adds to."""
         return [self.hbm_bytes, self.busy, self.issue_busy]
 
     def add(self, gains: list[float]) -> None:

@@ -6,8 +6,9 @@ exceptions. The warm-up of the Tensor engine looks at idle time: a slower produc
 restart, or cost it one. Its rate follows how much of the array works: a slower producer may bring
 two tiles together. And a reordering window may come upon a better order by being late.
 
-At the end of a turn of a hardware loop everything has drained. What an engine then still remembers
-is its `condition`; if a turn starts and ends in the same one, the next turn takes as long.
+At the end of an iteration of a hardware loop everything has drained. What an engine then still
+remembers is its `condition`; if an iteration starts and ends in the same one, the next iteration
+takes as long.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class ComputeEngine:
         self.free = max(self.free, when)
 
     def postpone(self, shift_ns: float) -> None:
-        """Let time pass in which it does what it does in any other turn."""
+        """Let time pass in which it does what it does in any other iteration."""
         self.free += shift_ns
 
     def condition(self, _now: float) -> Hashable:
@@ -173,7 +174,7 @@ class TensorEngine(ComputeEngine):
         self._slot_free = max(self._slot_free, when)
 
     def postpone(self, shift_ns: float) -> None:
-        """Let time pass in which it does what it does in any other turn."""
+        """Let time pass in which it does what it does in any other iteration."""
         super().postpone(shift_ns)
         self._active += shift_ns
         self._warm_at += shift_ns

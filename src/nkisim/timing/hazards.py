@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from nkisim.tensors.layout import ON_CHIP
+from nkisim.memory.layout import ON_CHIP
 from nkisim.timing.boxes import Box, hbm_box, on_chip_box, outer_pitch_bytes, whole_box
 from nkisim.timing.ledger import Ledger, Settled, Who
 from nkisim.trace import Access, Instruction

@@ -41,17 +41,17 @@ class _Cell:
         """Entries to look through."""
         return len(self.writes) + len(self.reads)
 
-    def writers(self, box: Box, found: list[Who]) -> None:
+    def writers(self, box: Box, users: list[Who]) -> None:
         """Add everyone who wrote into a box."""
         for other, who in self.writes:
             if other == box or overlap(other, box):
-                found.append(who)
+                users.append(who)
 
-    def readers(self, box: Box, found: list[Who]) -> None:
+    def readers(self, box: Box, users: list[Who]) -> None:
         """Add everyone who read from a box."""
         for (other, _), many in self.reads.items():
             if other == box or overlap(other, box):
-                found.extend(many)
+                users.extend(many)
 
     def forget(self, box: Box) -> None:
         """Drop what lies inside a box that is overwritten."""

@@ -5,23 +5,23 @@ from __future__ import annotations
 from math import isclose
 from typing import NamedTuple
 
-from nkisim.timing.core_schedule import Arrival, CoreSchedule, Placement, Stop, TurnEnd
+from nkisim.timing.core_schedule import Arrival, CoreSchedule, IterationEnd, Placement, Stop
 
-_SAME = 1e-3  # relative difference of two turns that count as equal: HBM is shared in turns
+_SAME = 1e-3  # relative difference of two iterations that count as equal: HBM is shared in turns
 
 
-class _Turns(NamedTuple):
+class _Iterations(NamedTuple):
     """The ends of one turn on both cores."""
 
-    ends: tuple[TurnEnd, TurnEnd]
+    ends: tuple[IterationEnd, IterationEnd]
 
     @property
     def offset_ns(self) -> float:
         """How much later the second core ends it."""
         return self.ends[1].at_ns - self.ends[0].at_ns
 
-    def follows(self, earlier: _Turns) -> bool:
-        """Whether it is the next turn after another one and like it in everything.
+    def follows(self, earlier: _Iterations) -> bool:
+        """Whether it is the next iteration after another one and like it in everything.
 
         Cores that do not meet in the loop may drift apart in it.
         """
@@ -42,7 +42,7 @@ class Pair:
         self._steps = [core.steps() for core in cores]
         self._asked: list[Stop | None] = [Placement(), Placement()]
         self._extrapolate = extrapolate
-        self._turns: dict[int, _Turns] = {}  # the last turn of every loop, by number
+        self._iterations: dict[int, _Iterations] = {}  # the last iteration of every loop, by number
 
     def run(self) -> None:
         """Schedule both traces."""
@@ -57,13 +57,15 @@ class Pair:
             for core, asked in enumerate((one, two)):
                 if isinstance(asked, Placement):
                     self._answer(core, 0.0)
-        elif isinstance(one, TurnEnd) and isinstance(two, TurnEnd) and one.loop == two.loop:
-            skipped = self._skipped(_Turns((one, two)))
+        elif (
+            isinstance(one, IterationEnd) and isinstance(two, IterationEnd) and one.loop == two.loop
+        ):
+            skipped = self._skipped(_Iterations((one, two)))
             for core in (0, 1):
                 self._answer(core, skipped)
-        elif isinstance(one, TurnEnd):
+        elif isinstance(one, IterationEnd):
             self._answer(0, 0.0)
-        elif isinstance(two, TurnEnd):
+        elif isinstance(two, IterationEnd):
             self._answer(1, 0.0)
         else:
             assert isinstance(one, Arrival), "a core that has ended meets nobody"
@@ -78,11 +80,11 @@ class Pair:
         except StopIteration:
             self._asked[core] = None
 
-    def _skipped(self, turns: _Turns) -> int:
-        """How many turns to leave out on both cores."""
-        loop = turns.ends[0].loop
-        earlier = self._turns.get(loop)
-        self._turns[loop] = turns
-        if not self._extrapolate or earlier is None or not turns.follows(earlier):
+    def _skipped(self, iterations: _Iterations) -> int:
+        """How many iterations to leave out on both cores."""
+        loop = iterations.ends[0].loop
+        earlier = self._iterations.get(loop)
+        self._iterations[loop] = iterations
+        if not self._extrapolate or earlier is None or not iterations.follows(earlier):
             return 0
-        return turns.ends[0].left - 1
+        return iterations.ends[0].left - 1

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from nkisim.machine import Machine, Reading
 from nkisim.memory.placement import MemoryUse
-from nkisim.timing.core_schedule import CoreSchedule, TurnEnd
+from nkisim.timing.core_schedule import CoreSchedule, IterationEnd
 from nkisim.timing.pair import Pair
 from nkisim.timing.shared_limit import SharedLimit
 from nkisim.timing.timeline import Timeline
@@ -30,9 +30,9 @@ def schedule(
     """When every instruction of a trace would run on a machine, read one way.
 
     Of a launch on two cores this is one core that never waits for the other: `schedule_launch` has
-    both. `extrapolate=False` runs every turn of every loop. `per_tensor=True` is stricter about
-    waiting: instructions on different parts of one on-chip tensor wait for each other, too, as
-    KILN (a source of `machine.py`) reports of a compiler.
+    both. `extrapolate=False` runs every iteration of every loop. `per_tensor=True` is stricter
+    about waiting: instructions on different parts of one on-chip tensor wait for each other, too,
+    as KILN (a source of `machine.py`) reports of a compiler.
     """
     made = CoreSchedule(
         machine.read(reading), trace, SharedLimit(), per_tensor=per_tensor, paired=False
@@ -40,8 +40,8 @@ def schedule(
     steps = made.steps()
     stop = next(steps, None)
     while stop is not None:
-        assert isinstance(stop, TurnEnd), "a core for itself meets nobody"
-        # All turns that are left but the last, which is always scheduled (see `Elision`).
+        assert isinstance(stop, IterationEnd), "a core for itself meets nobody"
+        # All iterations that are left but the last, which is always scheduled (see `Elision`).
         left_out = stop.left - 1 if extrapolate and stop.repeats else 0
         try:
             stop = steps.send(left_out)

@@ -12,7 +12,7 @@ from nkisim.trace import Instruction
 
 # What an instruction waited for last, if it was no row:
 OWN_ENGINE = -1  # or DMA queue
-DRAINED = -2  # everything before a turn of a loop
+DRAINED = -2  # everything before an iteration of a loop
 OTHER_CORE = -3  # in a meeting
 
 
@@ -92,7 +92,7 @@ class Timeline:
         """The busiest engine; "latency" when none is busy for half of the time."""
         if not self.makespan_ns:
             return "nothing"
-        name = max(self.busy_ns, key=lambda one: self.busy_ns[one])
+        name = max(self.busy_ns, key=lambda engine: self.busy_ns[engine])
         return name if self.busy_ns[name] >= 0.5 * self.makespan_ns else "latency"
 
     @property

@@ -60,7 +60,7 @@ class SimulatedRunner:
         run = nkisim.run(
             Kernel(kernel)[self.cores],
             *args,
-            target=self.machine,
+            machine=self.machine,
             lnc=self.cores,
             rules=("strict",),
         )
@@ -115,7 +115,7 @@ def traced(kernel: Callable[..., Any], args: Arrays, machine: Machine, cores: in
         Spec(arg.shape, str(arg.dtype)) if isinstance(arg, np.ndarray) else arg for arg in args
     ]
     launched = Kernel(kernel)[cores]
-    return nkisim.run(launched, *specs, target=machine, lnc=cores, values=False)
+    return nkisim.run(launched, *specs, machine=machine, lnc=cores, values=False)
 
 
 def latency_ns(run: Run, machine: Machine) -> float:

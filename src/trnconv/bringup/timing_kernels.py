@@ -147,6 +147,6 @@ def clocked_of(cores: int) -> tuple[Clocked, ...]:
         Clocked("dma_issue_hwdge_ns", "ns", small_loads, _SMALL, (96,), (32,)),
         Clocked("vector_startup_cycles", "cycles", on_vector, _SMALL, (320,), (64,)),
         Clocked("scalar_startup_cycles", "cycles", on_scalar, _SMALL, (320,), (64,)),
-        Clocked("loop_turn_ns", "ns", static_loop, _SMALL, (96,), (32,)),
+        Clocked("loop_iteration_ns", "ns", static_loop, _SMALL, (96,), (32,)),
         Clocked("launch_ns", call, one_copy, _SMALL, ()),
     )

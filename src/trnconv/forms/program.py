@@ -93,7 +93,7 @@ def traced(program: Prepared) -> Run:
     return nkisim.run(
         Kernel(program.kernel(len(inputs)))[len(program.plans)],
         *program.arguments(inputs, arrays, residual, factors, scales),
-        target=plan.machine,
+        machine=plan.machine,
         lnc=len(program.plans),
         values=False,
     )

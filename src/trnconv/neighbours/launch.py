@@ -31,7 +31,7 @@ class NeighbourLaunch:
             Kernel(self.kernel)[self.cores],
             *tensors,
             *self.arguments,
-            target=self.machine,
+            machine=self.machine,
             lnc=self.cores,
             **options,
         )

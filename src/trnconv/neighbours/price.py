@@ -193,7 +193,7 @@ def rows_price(rows: Sequence[SweepRow], width: int, clock: Clock, steps: Steps)
     for row in rows:
         widths = row_steps(row, width)
         looped = row.along != ONCE
-        pause = clock.timing.loop_turn_ns if looped else 0.0
+        pause = clock.timing.loop_iteration_ns if looped else 0.0
         busy: dict[str, float] = {}
         length = steps.turn_length(len(widths))
         for count, times in Counter(widths).items():

@@ -51,7 +51,7 @@ def run(program: Prepared, operands: LaunchOperands) -> Run:
     return nkisim.run(
         Kernel(program.kernel(len(inputs)))[len(plans)],
         *program.arguments(inputs, packed, operands.residual, operands.factors, operands.scales),
-        target=plans[0].machine,
+        machine=plans[0].machine,
         lnc=len(plans),
         summation="fixed" if all(plan.is_reproducible for plan in plans) else "fast",
     )

@@ -96,7 +96,7 @@ def test_random_arrays_are_of_their_seed(file, capsys):
 
 def test_shapes_alone_can_be_run(file, capsys):
     words = ["--arg", "x=128x4096:bfloat16", "--arg", "factor=1.0", "--shape-only"]
-    assert main(["run", f"{file}:scaled", *words, "--target", "trn1"]) == 0
+    assert main(["run", f"{file}:scaled", *words, "--machine", "trn1"]) == 0
     printed = capsys.readouterr().out
     assert "scaled on trn1, 1 core, shapes only" in printed
     assert "returns  float32 [128, 4096]\n" in printed

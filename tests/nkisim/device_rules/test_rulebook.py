@@ -23,7 +23,7 @@ VALUES = pytest.mark.parametrize("values", [True, False])
 def start(launch, *, values=True, rules=()):
     """The run of one kernel of a pair."""
     kernel = nkisim.Kernel(launch.kernel, lnc=2 if launch.programs == 2 else None)
-    options = {"target": launch.target, "lnc": launch.lnc, "rules": rules, "values": values}
+    options = {"machine": launch.machine, "lnc": launch.lnc, "rules": rules, "values": values}
     return within_time(lambda: nkisim.run(kernel, **options))
 
 
@@ -73,52 +73,52 @@ def test_a_rule_is_complete(rule):
 
 
 def test_a_rule_is_applied_to_its_machines_only():
-    chains = PAIRS["psum-chains"].breaks.kernel
-    run = nkisim.run(chains, target="trn2", lnc=1)
-    assert "psum-chains" not in touched(run)
+    groups = PAIRS["psum-groups"].breaks.kernel
+    run = nkisim.run(groups, machine="trn2", lnc=1)
+    assert "psum-groups" not in touched(run)
     with pytest.raises(DeviceRuleError):
-        nkisim.run(chains, target="trn1")
+        nkisim.run(groups, machine="trn1")
 
 
 def test_a_rule_is_warned_about_once_a_run_and_at_the_line():
     with pytest.warns(nkisim.DeviceRuleWarning) as caught:
-        nkisim.run(refill_at_the_end, target="trn2", lnc=1)
+        nkisim.run(refill_at_the_end, machine="trn2", lnc=1)
     (warning,) = caught
     source = Path(warning.filename)
     assert source.name == "rule_kernels.py"
     line = source.read_text().splitlines()[warning.lineno - 1]
-    assert line.strip() == "nisa.dma_copy(window, x.select(0, turn))"
+    assert line.strip() == "nisa.dma_copy(window, x.select(0, iteration))"
 
 
 def test_switches_come_from_the_environment(monkeypatch):
     launch = PAIRS["nested-loops"].breaks
     monkeypatch.setenv("NKISIM_RULES", "strict, nested-loops")
     with pytest.raises(DeviceRuleError, match="nested-loops"):
-        nkisim.run(launch.kernel, target="trn2", lnc=1)
+        nkisim.run(launch.kernel, machine="trn2", lnc=1)
     with pytest.raises(DeviceRuleError, match="sbuf-refill"):
-        nkisim.run(refill_at_the_end, target="trn2", lnc=1)
-    assert touched(nkisim.run(launch.kernel, target="trn2", lnc=1, rules=()))
+        nkisim.run(refill_at_the_end, machine="trn2", lnc=1)
+    assert touched(nkisim.run(launch.kernel, machine="trn2", lnc=1, rules=()))
     monkeypatch.setenv("NKISIM_RULES", "no-such-rule")
     with pytest.raises(NkiValidationError, match="no-such-rule"):
-        nkisim.run(no_loop, target="trn2")
+        nkisim.run(no_loop, machine="trn2")
 
 
-@pytest.mark.parametrize("words", ["strict", ("psum-chains",), ("loop-trips",)])
+@pytest.mark.parametrize("words", ["strict", ("psum-groups",), ("loop-trips",)])
 def test_only_rules_that_are_off_have_a_switch(words):
     with pytest.raises(NkiValidationError):
-        nkisim.run(no_loop, target="trn2", rules=words)
+        nkisim.run(no_loop, machine="trn2", rules=words)
 
 
 def test_simulate_takes_the_same_options():
     with pytest.raises(DeviceRuleError, match="loop-on-one-program"):
-        nkisim.simulate(PAIRS["loop-on-one-program"].breaks.kernel, target="trn2")()
-    nkisim.simulate(PAIRS["loop-on-one-program"].breaks.kernel, target="trn2", lnc=1)()
+        nkisim.simulate(PAIRS["loop-on-one-program"].breaks.kernel, machine="trn2")()
+    nkisim.simulate(PAIRS["loop-on-one-program"].breaks.kernel, machine="trn2", lnc=1)()
     with pytest.raises(DeviceRuleError, match="sbuf-refill"):
-        nkisim.simulate(refill_at_the_end, target="trn2", lnc=1, rules=("strict",))()
+        nkisim.simulate(refill_at_the_end, machine="trn2", lnc=1, rules=("strict",))()
 
 
 @pytest.mark.parametrize(
-    ("target", "lnc", "text", "message"),
+    ("machine", "lnc", "text", "message"),
     [
         ("trn2", 3, None, r"lnc=3 on trn2"),
         ("trn1", 2, None, r"lnc=2 on trn1"),
@@ -126,20 +126,20 @@ def test_simulate_takes_the_same_options():
         ("trn2", None, "two", "NEURON_LOGICAL_NC_CONFIG=two"),
     ],
 )
-def test_a_logical_core_that_does_not_exist_is_refused(monkeypatch, target, lnc, text, message):
+def test_a_logical_core_that_does_not_exist_is_refused(monkeypatch, machine, lnc, text, message):
     if text is not None:
         monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", text)
     with pytest.raises(NkiValidationError, match=message):
-        nkisim.run(no_loop, target=target, lnc=lnc)
+        nkisim.run(no_loop, machine=machine, lnc=lnc)
 
 
 def test_the_environment_says_how_many_cores_a_logical_core_has(monkeypatch):
     kernel = PAIRS["loop-on-one-program"].breaks.kernel
     monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "1")
-    assert "grid-below-lnc" not in touched(nkisim.run(kernel, target="trn2"))
+    assert "grid-below-lnc" not in touched(nkisim.run(kernel, machine="trn2"))
     monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "2")
     with pytest.raises(DeviceRuleError, match="1 of 2 programs"):
-        nkisim.run(kernel, target="trn3")
+        nkisim.run(kernel, machine="trn3")
 
 
 def test_a_fp32_bank_takes_a_16_bit_transpose_on_trn1_and_there_only():
@@ -154,12 +154,12 @@ def test_a_fp32_bank_takes_a_16_bit_transpose_on_trn1_and_there_only():
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        np.testing.assert_array_equal(nkisim.run(kernel, x, target="trn1").outputs, x.T)
+        np.testing.assert_array_equal(nkisim.run(kernel, x, machine="trn1").outputs, x.T)
     with pytest.raises(NkiValidationError, match="same dtype"):
-        nkisim.run(kernel, x, target="trn2")
+        nkisim.run(kernel, x, machine="trn2")
 
 
-def test_chains_that_end_before_others_begin_are_one_at_a_time():
+def test_groups_that_end_before_others_begin_are_one_at_a_time():
     """A bank that is filled again, and ranges that are written once, are what devices run."""
 
     def kernel():
@@ -177,29 +177,29 @@ def test_chains_that_end_before_others_begin_are_one_at_a_time():
         nisa.nc_matmul(sums[:, 8:], weights, weights, accumulate=False)
         nisa.nc_matmul(sums[:, 8:], weights, weights, accumulate=True)
 
-    assert touched(nkisim.run(kernel, target="trn1")) == {}
+    assert touched(nkisim.run(kernel, machine="trn1")) == {}
 
 
-def test_interleaved_columns_are_chains_of_their_own():
+def test_interleaved_columns_are_groups_of_their_own():
     def kernel():
         weights, sums = nl.zeros((8, 8), nl.float32), nl.ndarray((8, 16), nl.float32, nl.psum)
         for step in range(2):
             nisa.nc_matmul(sums[:, 0::2], weights, weights, accumulate=step > 0)
             nisa.nc_matmul(sums[:, 1::2], weights, weights, accumulate=step > 0)
 
-    with pytest.raises(DeviceRuleError, match="psum-chains"):
-        nkisim.run(kernel, target="trn1")
+    with pytest.raises(DeviceRuleError, match="psum-groups"):
+        nkisim.run(kernel, machine="trn1")
 
 
-def test_accumulators_of_one_engine_may_cross_turns():
+def test_accumulators_of_one_engine_may_cross_iterations():
     def kernel():
         total = nl.zeros((8, 8), nl.float32)
         nl.fori_loop(0, 4, lambda _: nisa.tensor_tensor(total, total, total, nl.add))
 
-    assert touched(nkisim.run(kernel, target="trn2", lnc=1, rules=("strict",))) == {}
+    assert touched(nkisim.run(kernel, machine="trn2", lnc=1, rules=("strict",))) == {}
 
 
-def test_a_wait_in_the_same_turn_makes_a_refill_safe():
+def test_a_wait_in_the_same_iteration_makes_a_refill_safe():
     def kernel(*, edge):
         x = nl.zeros((8, 8), nl.float32, nl.private_hbm)
         window, out, other = (nl.zeros((8, 8), nl.float32) for _ in range(3))
@@ -215,12 +215,12 @@ def test_a_wait_in_the_same_turn_makes_a_refill_safe():
         nl.fori_loop(0, 4, body)
 
     for edge in (True, False):
-        done = nkisim.run(kernel, edge=edge, target="trn2", lnc=1, rules=("strict",))
+        done = nkisim.run(kernel, edge=edge, machine="trn2", lnc=1, rules=("strict",))
         assert touched(done) == {}
 
 
-def test_an_offset_cell_may_be_counted_up_for_the_next_turn():
-    """As kernels that ship do: the Vector engine adds, and the DMA of the next turn reads."""
+def test_an_offset_cell_may_be_counted_up_for_the_next_iteration():
+    """As kernels that ship do: the Vector engine adds, and the DMA of the next iteration reads."""
 
     def kernel():
         x, row = nl.zeros((8, 16), nl.float32, nl.private_hbm), nl.zeros((1, 16), nl.float32)
@@ -232,7 +232,7 @@ def test_an_offset_cell_may_be_counted_up_for_the_next_turn():
 
         nl.fori_loop(0, 8, body)
 
-    assert touched(nkisim.run(kernel, target="trn2", lnc=1, rules=("strict",))) == {}
+    assert touched(nkisim.run(kernel, machine="trn2", lnc=1, rules=("strict",))) == {}
 
 
 def test_a_dma_that_may_skip_goes_by_the_named_dimension():
@@ -248,7 +248,7 @@ def test_a_dma_that_may_skip_goes_by_the_named_dimension():
 
     x = np.arange(1, 17, dtype=np.float32).reshape(2, 4, 2)
     for place, expected in ((3, [[7, 8]]), (5, [[0, 0]])):
-        done = nkisim.run(kernel, x, np.array([[place]], np.int32), target="trn2")
+        done = nkisim.run(kernel, x, np.array([[place]], np.int32), machine="trn2")
         np.testing.assert_array_equal(done.outputs, expected)
 
 
@@ -264,5 +264,5 @@ def few_channels_transposed(x):
 
 def test_the_last_axis_of_a_transposing_dma_is_that_of_partitions():
     x = nkisim.Spec((2, 502), "bfloat16")
-    run = nkisim.run(few_channels_transposed, x, target="trn2", lnc=1, values=False)
+    run = nkisim.run(few_channels_transposed, x, machine="trn2", lnc=1, values=False)
     assert "dma-split-partitions" not in touched(run)

@@ -23,7 +23,7 @@ def wholes(*shape):
 
 
 def on_trn3(issue, *tiles):
-    return after(issue, *tiles, target="trn3")
+    return after(issue, *tiles, machine="trn3")
 
 
 def steps(op0, op1, imm0=0.0, imm1=0.0, op=nl.copy, **options):
@@ -177,7 +177,7 @@ def test_activate2_refuses_sizes_types_and_generations():
     with refused("activate2", "same number of elements"):
         on_trn3(steps(nl.bypass, nl.bypass), zeros(4, 4), zeros(4, 8))
     with refused("activate2", "from NeuronCore-v4 on"):
-        after(steps(nl.bypass, nl.bypass), *tiles, target="trn2")
+        after(steps(nl.bypass, nl.bypass), *tiles, machine="trn2")
 
 
 @pytest.mark.parametrize("dtype", [np.float32, BFLOAT16, np.int16])
@@ -188,7 +188,7 @@ def test_exponential(dtype):
         nisa.exponential(dst, x, max_value=m)
         nisa.exponential(other, x)
 
-    ran = run_tiles(issue, zeros(64, 12), data, greatest, zeros(64, 2, 6), target="trn3")
+    ran = run_tiles(issue, zeros(64, 12), data, greatest, zeros(64, 2, 6), machine="trn3")
     wide = data.astype(np.float64)
     expected = np.exp(wide.reshape(64, 12) - greatest)
     np.testing.assert_allclose(ran.outputs[0], expected, rtol=ROUNDED)
@@ -266,14 +266,14 @@ def test_exponential_refuses_types_sizes_and_generations():
     with refused("exponential", "^4 dimensions"):
         on_trn3(exponential(), zeros(4, 16), zeros(4, 2, 2, 2, 2))
     with refused("exponential", "from NeuronCore-v4 on"):
-        after(exponential(), zeros(4, 8), zeros(4, 8), target="trn2")
+        after(exponential(), zeros(4, 8), zeros(4, 8), machine="trn2")
 
 
 def test_registers_are_read_out_as_a_write():
     def issue(dst, src, result):
         nisa.exponential(dst, src, reduce_res=result, reduce_cmd=reduce_cmd.reset_reduce)
 
-    ran = run_tiles(issue, zeros(4, 8), zeros(4, 8), zeros(4, 1), target="trn3")
+    ran = run_tiles(issue, zeros(4, 8), zeros(4, 8), zeros(4, 1), machine="trn3")
     assert [access.layout.elems for access in issued(ran, "exponential").writes] == [8, 1]
 
 
@@ -282,4 +282,4 @@ def test_shape_only_runs_issue_the_same():
         nisa.exponential(dst, src, column, column, reduce_cmd.reset_reduce)
         nisa.activate2(dst, nl.prelu, src, column, 0, nl.add, nl.bypass, relu_param=column)
 
-    assert_shape_only_agrees(issue, zeros(4, 8), zeros(4, 8), zeros(4, 1), target="trn3")
+    assert_shape_only_agrees(issue, zeros(4, 8), zeros(4, 8), zeros(4, 1), machine="trn3")

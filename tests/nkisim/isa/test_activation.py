@@ -42,10 +42,10 @@ def activate(op, **options):
         (nl.sign, np.sign),
     ],
 )
-@pytest.mark.parametrize("target", ["trn1", "trn3"])
-def test_activation_functions(op, reference, target):
+@pytest.mark.parametrize("machine", ["trn1", "trn3"])
+def test_activation_functions(op, reference, machine):
     data = floats(128, 4, 6)
-    result = after(activate(op), Psum(zeros(128, 24)), data, target=target)[0]
+    result = after(activate(op), Psum(zeros(128, 24)), data, machine=machine)[0]
     expected = reference(data.astype(np.float64)).reshape(128, 24)
     np.testing.assert_allclose(result, expected, rtol=ROUNDED)
 
@@ -253,16 +253,16 @@ def test_a_bias_is_not_tfloat32():
 def test_what_trn1_lacks():
     tiles = zeros(4, 8), np.ones((4, 8), np.float32)
     with refused("activation", r"bias is a \(P, 1\) tile before NeuronCore-v3"):
-        after(activate(nl.copy, bias=1.0), *tiles, target="trn1")
+        after(activate(nl.copy, bias=1.0), *tiles, machine="trn1")
 
     def reciprocal(dst, x, b):
         nisa.activation(dst, nl.reciprocal, x, bias=b)
 
     with refused("activation", "nl.reciprocal has no bias before NeuronCore-v3"):
-        after(reciprocal, *tiles, zeros(4, 1), target="trn1")
-    result = after(reciprocal, *tiles, np.ones((4, 1), np.float32), target="trn2")[0]
+        after(reciprocal, *tiles, zeros(4, 1), machine="trn1")
+    result = after(reciprocal, *tiles, np.ones((4, 1), np.float32), machine="trn2")[0]
     np.testing.assert_array_equal(result, 0.5)
-    result = after(activate(nl.reciprocal), *tiles, target="trn1")[0]
+    result = after(activate(nl.reciprocal), *tiles, machine="trn1")[0]
     np.testing.assert_array_equal(result, 1.0)
 
 

@@ -18,9 +18,9 @@ def rng():
     return np.random.default_rng(21)
 
 
-def on_two_cores(kernel, *arrays, target="trn2", values=True):
+def on_two_cores(kernel, *arrays, machine="trn2", values=True):
     given = arrays if values else specs(*arrays)
-    return run(Kernel(kernel)[2], *given, target=target, values=values)
+    return run(Kernel(kernel)[2], *given, machine=machine, values=values)
 
 
 def exchange(x, ranks=None, **options):
@@ -38,14 +38,14 @@ def exchange(x, ranks=None, **options):
 
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int8])
 @pytest.mark.parametrize("route", list(dma_engine))
-@pytest.mark.parametrize("target", ["trn2", "trn3"])
-def test_two_cores_swap_tiles(rng, dtype, route, target):
+@pytest.mark.parametrize("machine", ["trn2", "trn3"])
+def test_two_cores_swap_tiles(rng, dtype, route, machine):
     x = rng.integers(-99, 99, size=(2, 64, 30)).astype(dtype)
 
     def kernel(x):
         return exchange(x, dma_engine=route)
 
-    np.testing.assert_array_equal(on_two_cores(kernel, x, target=target).outputs, x[::-1])
+    np.testing.assert_array_equal(on_two_cores(kernel, x, machine=machine).outputs, x[::-1])
 
 
 def test_a_core_may_send_to_itself(rng):
@@ -279,13 +279,13 @@ def test_both_cores_name_the_same_tensor():
 def test_one_core_is_refused(kernel):
     instruction = "sendrecv" if kernel is exchange else "core_barrier"
     with refused(instruction, "the two cores of an LNC2 launch"):
-        run(Kernel(kernel)[1], X, target="trn2")
+        run(Kernel(kernel)[1], X, machine="trn2")
 
 
 @pytest.mark.parametrize("kernel", [exchange, halves])
 def test_trn1_has_no_second_core_and_neither_instruction(kernel):
     instruction = "sendrecv" if kernel is exchange else "core_barrier"
     with refused(f"kernel {kernel.__name__}", "logical NeuronCores exist from NeuronCore-v3 on"):
-        on_two_cores(kernel, X, target="trn1")
+        on_two_cores(kernel, X, machine="trn1")
     with refused(instruction, "exists from NeuronCore-v3 on"):
-        run(kernel, X, target="trn1")
+        run(kernel, X, machine="trn1")

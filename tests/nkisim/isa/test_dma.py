@@ -235,7 +235,7 @@ def test_a_row_outside_is_an_error_or_skipped(rng, wrong):
     numbers = np.array([[2], [wrong], [9]], np.int32)
     for kernel, data in ((gathered, table), (scattered, updates)):
         with pytest.raises(nisa.NkiValidationError, match=f"row {wrong} "):
-            run(kernel, data, numbers, target="trn2")
+            run(kernel, data, numbers, machine="trn2")
 
     def skipping(kernel):
         return lambda data, numbers: kernel(data, numbers, oob_mode=oob_mode.skip)
@@ -293,7 +293,7 @@ def test_a_scalar_offset_counts_the_rows_of_its_dimension(rng):
 def test_a_scalar_offset_outside_is_an_error_or_skipped(rng):
     x, start = floats(rng, 12, 6), np.array([[9]], np.int32)
     with refused("dma_copy", r"the view \(4, 6\) must stay inside"):
-        run(shifted, x, start, target="trn2")
+        run(shifted, x, start, machine="trn2")
 
     def skipping(x, start):
         return shifted(x, start, oob_mode=oob_mode.skip)
@@ -309,7 +309,7 @@ def test_the_row_numbers_are_read(rng):
         handle = nisa.dma_copy(tile, view, name="gather").handle
         assert [access.allocation.name for access in handle.reads] == [table.name, rows.name]
 
-    run(kernel, floats(rng, 8, 6), np.zeros((4, 1), np.int32), target="trn2")
+    run(kernel, floats(rng, 8, 6), np.zeros((4, 1), np.int32), machine="trn2")
 
 
 def simple(src_dtype=np.float32, dst_dtype=nl.float32, **options):
@@ -330,20 +330,20 @@ def indexed(shape, **options):
 
 @pytest.mark.parametrize("mode", list(dge_mode))
 def test_every_descriptor_mode_copies(mode):
-    run(*simple(dge_mode=mode), target="trn2")
+    run(*simple(dge_mode=mode), machine="trn2")
 
 
 @pytest.mark.parametrize("trigger", [engine.sync, engine.scalar])
 def test_hardware_descriptors_are_triggered_by(trigger):
-    run(*simple(dge_mode=dge_mode.hwdge, engine=trigger), target="trn2")
+    run(*simple(dge_mode=dge_mode.hwdge, engine=trigger), machine="trn2")
 
 
 def test_priorities_exist_on_trn3():
-    run(*simple(priority=3), target="trn3")
+    run(*simple(priority=3), machine="trn3")
 
 
 @pytest.mark.parametrize(
-    ("case", "target", "limit"),
+    ("case", "machine", "limit"),
     [
         (simple(dge_mode=dge_mode.hwdge), "trn1", "exists from NeuronCore-v3 on"),
         (simple(BFLOAT16, dge_mode=dge_mode.hwdge), "trn2", "does not cast"),
@@ -365,9 +365,9 @@ def test_priorities_exist_on_trn3():
         (indexed((4, 2)), "trn2", "one row number per row"),
     ],
 )
-def test_a_copy_is_refused_for(case, target, limit):
+def test_a_copy_is_refused_for(case, machine, limit):
     with refused("dma_copy", limit):
-        run(*case, target=target)
+        run(*case, machine=machine)
 
 
 def test_counts_regions_and_written_views_are_checked():
@@ -402,7 +402,7 @@ def test_counts_regions_and_written_views_are_checked():
         (by_free_index, "DMA gathers by vector_offset"),
     ):
         with refused("dma_copy", limit):
-            run(kernel, x, target="trn3")
+            run(kernel, x, machine="trn3")
 
 
 def test_one_side_is_gathered_or_scattered():
@@ -413,4 +413,4 @@ def test_one_side_is_gathered_or_scattered():
         nisa.dma_copy(other, view)
 
     with refused("dma_copy", "one side is gathered or scattered"):
-        run(kernel, np.ones((8, 4), np.float32), np.zeros((4, 1), np.int32), target="trn2")
+        run(kernel, np.ones((8, 4), np.float32), np.zeros((4, 1), np.int32), machine="trn2")

@@ -114,7 +114,7 @@ def test_rows_outside_are_an_error_or_left_alone(rng, wrong):
     numbers = np.array([[2], [wrong], [9]], np.int32)
     for kernel in (scatter_add, gather_add):
         with refused("dma_compute", "rows inside the tensor"):
-            run(kernel, table, updates, numbers, target="trn2")
+            run(kernel, table, updates, numbers, machine="trn2")
 
     def skipping(kernel):
         return lambda *arrays: kernel(*arrays, oob_mode=oob_mode.skip)
@@ -143,7 +143,7 @@ def test_a_row_that_is_left_alone_keeps_its_bits(rng):
 def test_a_row_twice_in_one_scatter_is_refused(rng):
     numbers = np.array([[2], [3], [2]], np.int32)
     with refused("dma_compute", "every row occurs once"):
-        run(scatter_add, floats(rng, 10, 5), floats(rng, 3, 5), numbers, target="trn2")
+        run(scatter_add, floats(rng, 10, 5), floats(rng, 3, 5), numbers, machine="trn2")
 
 
 def test_repeated_rows_are_not_supported(rng):
@@ -153,7 +153,7 @@ def test_repeated_rows_are_not_supported(rng):
         return scatter_add(*arrays, unique_indices=False)
 
     with refused("dma_compute", "not supported by NKI 0.6", error=UnsupportedError):
-        run(kernel, floats(rng, 10, 5), floats(rng, 1, 5), numbers, target="trn2")
+        run(kernel, floats(rng, 10, 5), floats(rng, 1, 5), numbers, machine="trn2")
 
 
 def summing(shapes, **options):
@@ -179,7 +179,7 @@ def summing(shapes, **options):
 )
 def test_a_sum_is_refused_for(kernel, limit):
     with refused("dma_compute", limit):
-        run(kernel, np.zeros((1, 1), np.float32), target="trn2")
+        run(kernel, np.zeros((1, 1), np.float32), machine="trn2")
 
 
 def rows_of(tensor, index, count=3):
@@ -217,7 +217,7 @@ def read_modify_write(build):
 def test_a_read_modify_write_is_refused_for(build, limit):
     numbers = np.arange(3, dtype=np.int32)[:, None]
     with refused("dma_compute", limit):
-        run(read_modify_write(build), np.ones((10, 5), np.float32), numbers, target="trn2")
+        run(read_modify_write(build), np.ones((10, 5), np.float32), numbers, machine="trn2")
 
 
 def test_addresses_are_static():
@@ -227,4 +227,4 @@ def test_addresses_are_static():
         nisa.dma_compute(tile, [view, tile], nl.add)
 
     with refused("dma_compute", "known at compile time"):
-        run(kernel, np.ones((10, 5), np.float32), np.array([[1]], np.int32), target="trn2")
+        run(kernel, np.ones((10, 5), np.float32), np.array([[1]], np.int32), machine="trn2")

@@ -36,11 +36,11 @@ def combine(op, **options):
         (nl.logical_xor, np.logical_xor),
     ],
 )
-@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
-def test_tensor_tensor_is_float32_arithmetic(rng, op, reference, target):
+@pytest.mark.parametrize("machine", ["trn1", "trn2", "trn3"])
+def test_tensor_tensor_is_float32_arithmetic(rng, op, reference, machine):
     a, b = floats(rng, 128, 48), floats(rng, 128, 48)
     a[:, ::3] = b[:, ::3]
-    result = after(combine(op), zeros(128, 48), a, b, target=target)[0]
+    result = after(combine(op), zeros(128, 48), a, b, machine=machine)[0]
     np.testing.assert_array_equal(result, reference(a, b).astype(np.float32))
 
 
@@ -213,7 +213,7 @@ def test_tensor_tensor_refuses_other_operators(op, limit):
 
 def test_abs_max_exists_on_trn3():
     a, b = np.array([[-5, 1]], np.float32), np.array([[3, -1]], np.float32)
-    result = after(combine(nl.abs_max), zeros(1, 2), a, b, target="trn3")[0]
+    result = after(combine(nl.abs_max), zeros(1, 2), a, b, machine="trn3")[0]
     np.testing.assert_array_equal(result, [[-5, -1]])
 
 
@@ -260,7 +260,7 @@ def test_packed_types_are_not_arithmetic():
         nisa.tensor_tensor(dst, packed, packed, nl.add)
 
     with refused("tensor_tensor", "one of bfloat16"):
-        after(issue, zeros(4, 8), zeros(4, 8, dtype=np.uint32), target="trn3")
+        after(issue, zeros(4, 8), zeros(4, 8, dtype=np.uint32), machine="trn3")
 
 
 @pytest.mark.parametrize("reverse0", [False, True])

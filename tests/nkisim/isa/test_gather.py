@@ -147,4 +147,4 @@ def test_gathers_take_no_indirect_views():
         nisa.nc_n_gather(dst, data.indirect(index, 4), indices)
 
     with refused("nc_n_gather", "does not support tensor indirection"):
-        after(issue, zeros(16, 4), zeros(16, 9), zeros(16, 4, dtype=U4), target="trn3")
+        after(issue, zeros(16, 4), zeros(16, 9), zeros(16, 4, dtype=U4), machine="trn3")

@@ -75,7 +75,7 @@ def test_gathering_the_source(name):
     def issue(dst, x, index):
         instruct(dst, x.indirect(index, TAKEN))
 
-    ran = run_tiles(issue, zeros(P, TAKEN), data, index_tile(), target="trn3")
+    ran = run_tiles(issue, zeros(P, TAKEN), data, index_tile(), machine="trn3")
     np.testing.assert_array_equal(ran.outputs[0], reference(picked(data)))
     assert issued(ran, name).reads[-1].layout.dtype == "uint16"
 
@@ -86,7 +86,7 @@ def test_gathering_for_a_reduction():
     def issue(dst, x, index):
         nisa.tensor_reduce(dst, nl.maximum, x.indirect(index, TAKEN), 1)
 
-    result = after(issue, zeros(P, 1), data, index_tile(), target="trn3")[0]
+    result = after(issue, zeros(P, 1), data, index_tile(), machine="trn3")[0]
     np.testing.assert_array_equal(result[:, 0], picked(data).max(axis=1))
 
 
@@ -96,7 +96,7 @@ def test_scattering_the_result():
     def issue(dst, x, index):
         nisa.tensor_scalar(dst.indirect(index, TAKEN), x, nl.multiply, 2.0)
 
-    result = after(issue, np.full((P, WIDE), 7, np.float32), data, index_tile(), target="trn3")[0]
+    result = after(issue, np.full((P, WIDE), 7, np.float32), data, index_tile(), machine="trn3")[0]
     np.testing.assert_array_equal(picked(result), 2 * data)
     assert (result == 7).sum() == P * (WIDE - TAKEN)
 
@@ -107,7 +107,7 @@ def test_gathering_a_predicate():
     def issue(dst, p, index):
         nisa.tensor_copy_predicated(dst, 3.0, p.indirect(index, TAKEN))
 
-    result = after(issue, zeros(P, TAKEN), pred, index_tile(), target="trn3")[0]
+    result = after(issue, zeros(P, TAKEN), pred, index_tile(), machine="trn3")[0]
     np.testing.assert_array_equal(result, 3.0 * picked(pred))
 
 
@@ -126,7 +126,7 @@ def test_indirection_needs_trn3(name):
         instruct(dst, indirect(x, index))
 
     with refused(name, "from NeuronCore-v4 on"):
-        after(issue, zeros(P, TAKEN), floats(P, WIDE), index_tile(), target="trn2")
+        after(issue, zeros(P, TAKEN), floats(P, WIDE), index_tile(), machine="trn2")
 
 
 def test_reductions_gather_on_trn3_only():
@@ -134,7 +134,7 @@ def test_reductions_gather_on_trn3_only():
         nisa.tensor_reduce(dst, nl.maximum, indirect(x, index), 1)
 
     with refused("tensor_reduce", "from NeuronCore-v4 on"):
-        after(issue, zeros(P, 1), floats(P, WIDE), index_tile(), target="trn2")
+        after(issue, zeros(P, 1), floats(P, WIDE), index_tile(), machine="trn2")
 
 
 def scalar_column(x, index):
@@ -188,7 +188,7 @@ UNSUPPORTED = {
 def test_operands_that_cannot_be_indirect(name):
     with refused(name, "does not support tensor indirection"):
         tiles = zeros(P, TAKEN), floats(P, WIDE), index_tile()
-        after(UNSUPPORTED[name], *tiles, target="trn3")
+        after(UNSUPPORTED[name], *tiles, machine="trn3")
 
 
 def scale(dst, x):
@@ -201,7 +201,7 @@ def test_an_index_is_made_of_integers_in_sbuf():
 
     for index in (Psum(index_tile()), index_tile().astype(np.bool_)):
         with refused("tensor_scalar", "an integer tile in SBUF"):
-            after(issue, zeros(P, TAKEN), floats(P, WIDE), index, target="trn3")
+            after(issue, zeros(P, TAKEN), floats(P, WIDE), index, machine="trn3")
 
 
 def test_an_index_holds_enough_offsets():
@@ -209,7 +209,7 @@ def test_an_index_holds_enough_offsets():
         scale(dst, x.indirect(index))
 
     with refused("tensor_scalar", "the offsets of a group of 16 partitions"):
-        after(issue, zeros(P, P), floats(P, WIDE), index_tile(), target="trn3")
+        after(issue, zeros(P, P), floats(P, WIDE), index_tile(), machine="trn3")
 
 
 def placed(name, shape, dtype, start, buffer=None):
@@ -225,7 +225,7 @@ def test_a_gathered_source_starts_where_its_index_does():
         scale(dst, indirect(x, index))
 
     with refused("tensor_scalar", "both start on the same partition"):
-        run_tiles(issue, zeros(16, TAKEN), target="trn3", values=False)
+        run_tiles(issue, zeros(16, TAKEN), machine="trn3", values=False)
 
 
 def test_an_index_starts_on_a_quadrant():
@@ -233,7 +233,7 @@ def test_an_index_starts_on_a_quadrant():
         scale(dst, indirect(x[0:16], index[16:32]))
 
     with refused("tensor_scalar", "a multiple of 32 partitions"):
-        after(issue, zeros(16, TAKEN), floats(P, WIDE), index_tile(), target="trn3")
+        after(issue, zeros(16, TAKEN), floats(P, WIDE), index_tile(), machine="trn3")
 
 
 def test_verdicts_remember_where_the_index_was():
@@ -244,7 +244,7 @@ def test_verdicts_remember_where_the_index_was():
             scale(dst, indirect(x, index))
 
     with refused("tensor_scalar", "both start on the same partition"):
-        run_tiles(issue, zeros(16, TAKEN), target="trn3", values=False)
+        run_tiles(issue, zeros(16, TAKEN), machine="trn3", values=False)
 
 
 def test_the_index_of_a_scatter_starts_where_an_sbuf_source_does():
@@ -255,7 +255,7 @@ def test_the_index_of_a_scatter_starts_where_an_sbuf_source_does():
         scale(indirect(dst, index), x)
 
     with refused("tensor_scalar", "both start on the same partition"):
-        run_tiles(issue, zeros(1, 1), target="trn3", values=False)
+        run_tiles(issue, zeros(1, 1), machine="trn3", values=False)
 
 
 def test_the_indices_of_a_scatter_from_a_gathered_psum_source_start_together():
@@ -267,7 +267,7 @@ def test_the_indices_of_a_scatter_from_a_gathered_psum_source_start_together():
         scale(indirect(dst, dst_index), indirect(x, index))
 
     with refused("tensor_scalar", "both start on the same partition"):
-        run_tiles(issue, zeros(1, 1), target="trn3", values=False)
+        run_tiles(issue, zeros(1, 1), machine="trn3", values=False)
 
 
 def test_a_scatter_from_plain_psum_may_start_elsewhere():
@@ -277,7 +277,7 @@ def test_a_scatter_from_plain_psum_may_start_elsewhere():
         dst_index = placed("dst_index", (16, 1), nl.uint16, 0)
         scale(indirect(dst, dst_index), x)
 
-    ran = run_tiles(issue, zeros(1, 1), target="trn3", values=False)
+    ran = run_tiles(issue, zeros(1, 1), machine="trn3", values=False)
     assert issued(ran, "tensor_scalar").engine is engine.vector
 
 
@@ -287,7 +287,7 @@ def test_the_scalar_engine_does_not_scatter_to_psum():
 
     with refused("activation", "scatters to SBUF only"):
         tiles = Psum(zeros(P, WIDE)), floats(P, TAKEN), index_tile()
-        after(issue, *tiles, target="trn3")
+        after(issue, *tiles, machine="trn3")
 
 
 def test_registers_take_gathered_values():
@@ -297,7 +297,7 @@ def test_registers_take_gathered_values():
         options = {"reduce_res": result, "reduce_cmd": reduce_cmd.reset_reduce}
         nisa.tensor_scalar_reduce(dst, indirect(x, index), nl.add, 0.0, nl.max, **options)
 
-    result = after(issue, zeros(P, TAKEN), data, index_tile(), zeros(P, 1), target="trn3")[3]
+    result = after(issue, zeros(P, TAKEN), data, index_tile(), zeros(P, 1), machine="trn3")[3]
     np.testing.assert_array_equal(result[:, 0], picked(data).max(axis=1))
 
 
@@ -306,4 +306,4 @@ def test_shape_only_runs_issue_the_same():
         scale(dst, indirect(x, index))
 
     tiles = zeros(P, TAKEN), floats(P, WIDE), index_tile()
-    assert_shape_only_agrees(issue, *tiles, target="trn3")
+    assert_shape_only_agrees(issue, *tiles, machine="trn3")

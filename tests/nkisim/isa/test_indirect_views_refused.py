@@ -66,4 +66,4 @@ def test_it_is_refused(instruction, values):
         USES[instruction]()
 
     with refused(instruction, "does not support tensor indirection"):
-        run(Kernel(kernel)[2], target="trn3", values=values)
+        run(Kernel(kernel)[2], machine="trn3", values=values)

@@ -37,7 +37,7 @@ def multiply(a, b, dst_dtype=nl.float32, **options):
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "target"),
+    ("left", "right", "machine"),
     [
         (np.float32, np.float32, "trn1"),
         (BFLOAT16, BFLOAT16, "trn1"),
@@ -47,10 +47,10 @@ def multiply(a, b, dst_dtype=nl.float32, **options):
         (E4M3FN, E5M2, "trn3"),
     ],
 )
-def test_it_is_stationary_transposed_times_moving(rng, left, right, target):
+def test_it_is_stationary_transposed_times_moving(rng, left, right, machine):
     a = small_integers(rng, 128, 96, dtype=left)
     b = small_integers(rng, 128, 512, dtype=right)
-    result = result_of(multiply, a, b, target=target)
+    result = result_of(multiply, a, b, machine=machine)
     assert result.dtype == np.float32
     np.testing.assert_array_equal(result, product(a, b))
 
@@ -164,7 +164,7 @@ def test_adding_to_a_bank_that_another_tensor_took_is_refused(rng):
         nisa.nc_matmul(first, stationary, moving)
 
     with pytest.raises(AliasError, match="placed over it"):
-        run(kernel, a, b, target="trn2")
+        run(kernel, a, b, machine="trn2")
 
 
 def test_moving_and_dst_may_be_strided_3d_views(rng):
@@ -218,13 +218,13 @@ def two_bank_matmul(columns, start):
     return kernel
 
 
-@pytest.mark.parametrize("target", ["trn1", "trn2"])
-def test_a_dst_across_banks_is_refused_before_trn3(rng, target):
+@pytest.mark.parametrize("machine", ["trn1", "trn2"])
+def test_a_dst_across_banks_is_refused_before_trn3(rng, machine):
     a, b = small_integers(rng, 16, 4), small_integers(rng, 16, 64)
     with refused("nc_matmul", r"one PSUM bank of 2048 bytes per partition"):
-        run(two_bank_matmul(64, 480), a, b, target=target)
+        run(two_bank_matmul(64, 480), a, b, machine=machine)
     for start in (480, 512, 900):
-        result = result_of(two_bank_matmul(32, start), a, b, target=target)
+        result = result_of(two_bank_matmul(32, start), a, b, machine=machine)
         np.testing.assert_array_equal(result, product(a, b[:, :32]))
 
 
@@ -236,12 +236,12 @@ def test_a_dst_that_runs_backwards_across_banks_is_refused(rng):
         nisa.nc_matmul(psum.ap([[1024, 4], [-1, 64]], offset=520), load(a), load(b))
 
     with refused("nc_matmul", "one PSUM bank of 2048 bytes"):
-        run(kernel, a, b, target="trn2")
+        run(kernel, a, b, machine="trn2")
 
 
 def test_a_dst_across_banks_is_fine_on_trn3(rng):
     a, b = small_integers(rng, 16, 4), small_integers(rng, 16, 700)
-    result = result_of(two_bank_matmul(700, 300), a, b, target="trn3")
+    result = result_of(two_bank_matmul(700, 300), a, b, machine="trn3")
     np.testing.assert_array_equal(result, product(a, b))
 
 
@@ -260,10 +260,10 @@ def test_a_bfloat16_dst_is_rounded_at_every_write_on_trn3(rng):
     parts = [a[i : i + 32].astype(np.float32).T @ b[i : i + 32].astype(np.float32) for i in (0, 32)]
     once = parts[0].astype(BFLOAT16)
     expected = (once.astype(np.float32) + parts[1]).astype(BFLOAT16)
-    result = result_of(kernel, a, b, target="trn3")
+    result = result_of(kernel, a, b, machine="trn3")
     np.testing.assert_array_equal(result, expected)
     with refused("nc_matmul", "float32 on trn2"):
-        run(kernel, a, b, target="trn2")
+        run(kernel, a, b, machine="trn2")
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_a_bfloat16_dst_is_rounded_at_every_write_on_trn3(rng):
 )
 def test_onezero_hints_change_the_cost_and_not_the_result(rng, hints):
     a, b = small_integers(rng, 16, 4), small_integers(rng, 16, 6)
-    run_ = run(lambda a, b: multiply(a, b, **hints), a, b, target="trn2")
+    run_ = run(lambda a, b: multiply(a, b, **hints), a, b, machine="trn2")
     np.testing.assert_array_equal(run_.outputs, product(a, b))
     matmul = next(i for i in run_.trace.instructions() if i.op == "nc_matmul")
     assert bool(matmul.option("onezero")) == bool(hints)
@@ -311,31 +311,31 @@ def onto_ones(accumulate):
     return kernel
 
 
-@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
-def test_an_inferred_flag_over_non_zero_leftovers_is_refused(rng, target):
+@pytest.mark.parametrize("machine", ["trn1", "trn2", "trn3"])
+def test_an_inferred_flag_over_non_zero_leftovers_is_refused(rng, machine):
     a, b = small_integers(rng, 16, 4), small_integers(rng, 16, 6)
     with refused("nc_matmul", "overwritten or added to is not defined"):
-        run(onto_ones(None), a, b, target=target)
+        run(onto_ones(None), a, b, machine=machine)
 
 
-@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
-def test_accumulate_false_overwrites_leftovers(rng, target):
+@pytest.mark.parametrize("machine", ["trn1", "trn2", "trn3"])
+def test_accumulate_false_overwrites_leftovers(rng, machine):
     a, b = small_integers(rng, 16, 4), small_integers(rng, 16, 6)
-    result = result_of(onto_ones(False), a, b, target=target)
+    result = result_of(onto_ones(False), a, b, machine=machine)
     np.testing.assert_array_equal(result, product(a, b))
 
 
 def test_accumulate_true_adds_to_a_memset_on_trn3_only(rng):
     a, b = small_integers(rng, 16, 4), small_integers(rng, 16, 6)
-    result = result_of(onto_ones(True), a, b, target="trn3")
+    result = result_of(onto_ones(True), a, b, machine="trn3")
     np.testing.assert_array_equal(result, product(a, b) + 1)
     with refused("nc_matmul", "trn2 adds to matmul results only"):
-        run(onto_ones(True), a, b, target="trn2")
+        run(onto_ones(True), a, b, machine="trn2")
 
 
-@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
+@pytest.mark.parametrize("machine", ["trn1", "trn2", "trn3"])
 @pytest.mark.parametrize("values", [True, False])
-def test_accumulate_true_on_unwritten_elements_is_refused(rng, target, values):
+def test_accumulate_true_on_unwritten_elements_is_refused(rng, machine, values):
     a, b = small_integers(rng, 16, 4), small_integers(rng, 16, 6)
 
     def kernel(a, b):
@@ -344,8 +344,8 @@ def test_accumulate_true_on_unwritten_elements_is_refused(rng, target, values):
         nisa.nc_matmul(psum[:, :5], stationary, moving[:, :5], accumulate=False)
         nisa.nc_matmul(psum, stationary, moving, accumulate=True)
 
-    with refused("nc_matmul", f"{target} adds to"):
-        run(kernel, a, b, target=target, values=values)
+    with refused("nc_matmul", f"{machine} adds to"):
+        run(kernel, a, b, machine=machine, values=values)
 
 
 def test_accumulate_takes_no_other_value(rng):
@@ -373,7 +373,7 @@ def test_a_view_of_another_type_keeps_its_own_history(rng):
             nisa.nc_matmul(narrow, stationary, moving)
         return give(psum[:, :8]), give(narrow)
 
-    wide, narrow = result_of(kernel, a, b, target="trn3")
+    wide, narrow = result_of(kernel, a, b, machine="trn3")
     np.testing.assert_array_equal(wide, 2 * product(a, b))
     np.testing.assert_array_equal(narrow.astype(np.float64), 2 * product(a, b))
 
@@ -392,7 +392,7 @@ def test_double_row_contracts_two_rows_a_partition(rng):
     np.testing.assert_array_equal(result_of(kernel, a, b), expected)
     assert_traces_agree(kernel, a, b)
     with refused("nc_matmul", "exists from NeuronCore-v3 on"):
-        run(kernel, a, b, target="trn1")
+        run(kernel, a, b, machine="trn1")
 
 
 def test_double_row_goes_with_row_tiles(rng):
@@ -439,4 +439,4 @@ def double_row(shape_a, shape_b, dtype=E4M3, **options):
 )
 def test_double_row_is_refused_for(case, limit):
     with refused("nc_matmul", limit):
-        run(*case, target="trn2")
+        run(*case, machine="trn2")

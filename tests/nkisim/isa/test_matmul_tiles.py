@@ -66,8 +66,8 @@ def test_row_tiles_read_their_own_partitions(rng):
             nisa.nc_matmul(psum, stationary[rows], moving[rows], **tile)
         return give(psum)
 
-    for target in ("trn1", "trn2"):
-        np.testing.assert_array_equal(result_of(kernel, a, b, target=target), product(a, b))
+    for machine in ("trn1", "trn2"):
+        np.testing.assert_array_equal(result_of(kernel, a, b, machine=machine), product(a, b))
 
 
 def tiled(tile_size, tile_position, *, rows=32, columns=8, start=0, dst_start=0):
@@ -97,12 +97,12 @@ def tiled(tile_size, tile_position, *, rows=32, columns=8, start=0, dst_start=0)
 )
 def test_a_tile_is_refused_for(case, limit):
     with refused("nc_matmul", limit):
-        run(*case, target="trn2")
+        run(*case, machine="trn2")
 
 
 def test_trn1_has_no_tiles_of_32():
     with refused("nc_matmul", r"rows of \(64, 128\) on trn1"):
-        run(*tiled((32, 128), (0, 0)), target="trn1")
+        run(*tiled((32, 128), (0, 0)), machine="trn1")
 
 
 def transpose(a, identity):
@@ -112,11 +112,11 @@ def transpose(a, identity):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, BFLOAT16])
-@pytest.mark.parametrize("target", ["trn2", "trn3"])
-def test_transpose_mode_is_exact_to_the_bit(rng, dtype, target):
+@pytest.mark.parametrize("machine", ["trn2", "trn3"])
+def test_transpose_mode_is_exact_to_the_bit(rng, dtype, machine):
     a = rng.normal(size=(48, 20)).astype(dtype)
     a[3, 5], a[7, 1], a[8, 1], a[9, 1] = np.nan, np.inf, -np.inf, -0.0
-    result = result_of(transpose, a, np.eye(48, dtype=dtype), target=target)
+    result = result_of(transpose, a, np.eye(48, dtype=dtype), machine=machine)
     width = f"u{a.itemsize}"
     np.testing.assert_array_equal(result.view(width), np.ascontiguousarray(a.T).view(width))
 
@@ -143,7 +143,7 @@ def test_transpose_mode_on_trn1_is_a_matmul(rng):
         nisa.nc_matmul(psum, load(a), load(identity), is_transpose=True)
         return give(psum)
 
-    result = result_of(kernel, a, np.eye(16, dtype=BFLOAT16), target="trn1")
+    result = result_of(kernel, a, np.eye(16, dtype=BFLOAT16), machine="trn1")
     np.testing.assert_array_equal(result[1:], a.T[1:].astype(np.float32))
     assert result[0, 0] == np.inf
     assert np.isnan(result[0, 1:]).all()
@@ -152,9 +152,9 @@ def test_transpose_mode_on_trn1_is_a_matmul(rng):
 def test_transpose_mode_needs_an_identity(rng):
     a = rng.normal(size=(16, 8)).astype(np.float32)
     with refused("nc_matmul", "moves stationary to PSUM unchanged"):
-        run(transpose, a, 2 * np.eye(16, dtype=np.float32), target="trn2")
+        run(transpose, a, 2 * np.eye(16, dtype=np.float32), machine="trn2")
     with refused("nc_matmul", "identity of 16 x 16"):
-        run(transpose, a, np.eye(16, 12, dtype=np.float32), target="trn2")
+        run(transpose, a, np.eye(16, 12, dtype=np.float32), machine="trn2")
 
 
 def test_transpose_mode_keeps_the_type(rng):
@@ -165,7 +165,7 @@ def test_transpose_mode_keeps_the_type(rng):
         nisa.nc_matmul(psum, load(a), load(identity), is_transpose=True)
 
     with refused("nc_matmul", "bfloat16 on trn2"):
-        run(kernel, a, np.eye(16, dtype=BFLOAT16), target="trn2")
+        run(kernel, a, np.eye(16, dtype=BFLOAT16), machine="trn2")
 
 
 def test_transpose_mode_does_not_accumulate(rng):
@@ -176,15 +176,15 @@ def test_transpose_mode_does_not_accumulate(rng):
         nisa.nc_matmul(psum, load(a), load(identity), is_transpose=True, accumulate=True)
 
     with refused("nc_matmul", "one of the two"):
-        run(kernel, a, np.eye(16, dtype=np.float32), target="trn2")
+        run(kernel, a, np.eye(16, dtype=np.float32), machine="trn2")
 
 
 def test_fp8_transposes_are_not_modelled_on_trn2():
     a = np.ones((16, 8), ml_dtypes.float8_e4m3)
     identity = np.eye(16).astype(a.dtype)
     with refused("nc_matmul", "16-bit elements", error=UnsupportedError):
-        run(transpose, a, identity, target="trn2")
-    np.testing.assert_array_equal(result_of(transpose, a, identity, target="trn3"), a.T)
+        run(transpose, a, identity, machine="trn2")
+    np.testing.assert_array_equal(result_of(transpose, a, identity, machine="trn3"), a.T)
 
 
 def gathering(a, b, index, elems):
@@ -208,11 +208,11 @@ def test_stationary_may_be_gathered_on_trn3(rng):
         return gathering(a, b, index, 40)
 
     picked = np.concatenate([a[32 * g : 32 * g + 32][:, offsets[g]] for g in range(2)])
-    result = result_of(kernel, a, b, index, target="trn3")
+    result = result_of(kernel, a, b, index, machine="trn3")
     np.testing.assert_array_equal(result, product(picked, b))
-    assert_traces_agree(kernel, a, b, index, target="trn3")
+    assert_traces_agree(kernel, a, b, index, machine="trn3")
     with refused("nc_matmul", "exists from NeuronCore-v4 on"):
-        run(kernel, a, b, index, target="trn2")
+        run(kernel, a, b, index, machine="trn2")
 
 
 def test_moving_may_be_gathered_on_trn3(rng):
@@ -226,7 +226,7 @@ def test_moving_may_be_gathered_on_trn3(rng):
         nisa.nc_matmul(psum, load(a), load(b).indirect(load(index), 20), **whole)
         return give(psum)
 
-    result = result_of(kernel, a, b, index, target="trn3")
+    result = result_of(kernel, a, b, index, machine="trn3")
     np.testing.assert_array_equal(result, product(a, b[:, index[:20, 0]]))
 
 
@@ -246,10 +246,10 @@ def test_a_transpose_gathers_stationary_and_not_the_identity(rng):
         nisa.nc_matmul(psum, load(a), moving, is_transpose=True)
 
     arrays = (a, np.eye(32, dtype=BFLOAT16), index)
-    result = result_of(kernel, *arrays, target="trn3")
+    result = result_of(kernel, *arrays, machine="trn3")
     np.testing.assert_array_equal(result, a[:, index[:20, 0]].T)
     with refused("nc_matmul", "stationary and dst only"):
-        run(other, *arrays, target="trn3")
+        run(other, *arrays, machine="trn3")
 
 
 def test_dst_may_be_scattered_on_trn3(rng):
@@ -263,7 +263,7 @@ def test_dst_may_be_scattered_on_trn3(rng):
         nisa.nc_matmul(psum.indirect(load(index), 3), load(a), load(b), accumulate=False)
         return give(psum)
 
-    result = result_of(kernel, a, b, index, target="trn3").astype(np.float64)
+    result = result_of(kernel, a, b, index, machine="trn3").astype(np.float64)
     np.testing.assert_array_equal(result[:, [5, 0, 9]], product(a, b))
     assert np.isnan(result[:, [1, 2, 3, 4, 6, 7, 8]]).all()
 
@@ -277,7 +277,7 @@ def test_a_scattered_dst_needs_a_stated_flag(rng):
         nisa.nc_matmul(psum.indirect(load(index), 32), load(a), load(a))
 
     with refused("nc_matmul", "known on the device only", error=UnsupportedError):
-        run(kernel, a, index, target="trn3")
+        run(kernel, a, index, machine="trn3")
 
 
 def indirect_case(*, dtype=BFLOAT16, partitions=32, elems=8, **options):
@@ -300,7 +300,7 @@ def indirect_case(*, dtype=BFLOAT16, partitions=32, elems=8, **options):
 )
 def test_tensor_indirection_is_refused_for(case, limit):
     with refused("nc_matmul", limit):
-        run(*case, target="trn3")
+        run(*case, machine="trn3")
 
 
 def test_the_index_of_a_gather_is_in_sbuf():
@@ -311,13 +311,13 @@ def test_the_index_of_a_gather_is_in_sbuf():
         nisa.nc_matmul(psum, tile.indirect(wanted, 8), tile)
 
     with refused("nc_matmul", "an integer tile in SBUF"):
-        run(kernel, *indirect_case()[1:], target="trn3")
+        run(kernel, *indirect_case()[1:], machine="trn3")
 
 
 def test_an_offset_outside_of_the_row_is_refused():
     kernel, a, index = indirect_case()
     with pytest.raises(nisa.NkiValidationError, match="a partition has 8 elements"):
-        run(kernel, a, index + 8, target="trn3")
+        run(kernel, a, index + 8, machine="trn3")
 
 
 def limits(shape_a, shape_b, shape_dst, dtype=np.float32, dst="float32", other=None):
@@ -329,7 +329,7 @@ def limits(shape_a, shape_b, shape_dst, dtype=np.float32, dst="float32", other=N
 
 
 @pytest.mark.parametrize(
-    ("case", "target", "limit"),
+    ("case", "machine", "limit"),
     [
         (limits((16, 4), (17, 8), (4, 8)), "trn2", "same partitions .K."),
         (limits((16, 129), (16, 8), (128, 8)), "trn2", "128 elements .columns of the PE array."),
@@ -348,14 +348,14 @@ def limits(shape_a, shape_b, shape_dst, dtype=np.float32, dst="float32", other=N
         (limits((16, 4), (16, 8), (4, 8), np.int32), "trn2", "bfloat16, float16, float32"),
     ],
 )
-def test_operands_are_refused_for(case, target, limit):
+def test_operands_are_refused_for(case, machine, limit):
     with refused("nc_matmul", limit):
-        run(*case, target=target)
+        run(*case, machine=machine)
 
 
 def test_a_bfloat16_dst_takes_twice_the_columns_on_trn3():
     kernel, a, b = limits((16, 4), (16, 8192), (4, 8192), BFLOAT16, dst="bfloat16")
-    run(kernel, a, b, target="trn3")
+    run(kernel, a, b, machine="trn3")
 
 
 def test_operands_are_in_sbuf_and_dst_in_psum():
@@ -369,9 +369,9 @@ def test_operands_are_in_sbuf_and_dst_in_psum():
         nisa.nc_matmul(nl.ndarray((4, 4), nl.float32, nl.psum), a, load(a))
 
     with refused("nc_matmul", "dst may live in psum"):
-        run(into_sbuf, a, target="trn2")
+        run(into_sbuf, a, machine="trn2")
     with refused("nc_matmul", "stationary may live in sbuf"):
-        run(from_hbm, a, target="trn2")
+        run(from_hbm, a, machine="trn2")
 
 
 def test_the_performance_mode_is_an_enum_member():
@@ -381,6 +381,6 @@ def test_the_performance_mode_is_an_enum_member():
         psum = nl.ndarray((4, 8), nl.float32, nl.psum)
         nisa.nc_matmul(psum, load(a), load(b), perf_mode="double_row")
 
-    run(kernel, a, b, target="trn2")
+    run(kernel, a, b, machine="trn2")
     with refused("nc_matmul", "a nisa.matmul_perf_mode"):
-        run(wrong, a, b, target="trn2")
+        run(wrong, a, b, machine="trn2")

@@ -137,7 +137,7 @@ def test_assignment_is_a_copy(rng):
         result[...] = doubled
         return result
 
-    run_ = run(kernel, src, target="trn2")
+    run_ = run(kernel, src, machine="trn2")
     np.testing.assert_array_equal(run_.outputs, np.tile(src, (1, 2)))
     ops = [instruction.op for instruction in run_.trace.instructions()]
     assert ops == ["dma_copy", "tensor_copy", "tensor_copy", "dma_copy"]
@@ -165,8 +165,8 @@ def test_copies_gather_through_an_index_on_trn3(rng):
     offsets = rng.integers(0, 50, size=(2, 20))
     tiles = (zeros(32, 20), src, snake(offsets, 16, 2))
     expected = np.concatenate([src[16 * g : 16 * g + 16][:, offsets[g]] for g in range(2)])
-    np.testing.assert_array_equal(after(gather, *tiles, target="trn3")[0], expected)
-    assert_shape_only_agrees(gather, *tiles, target="trn3")
+    np.testing.assert_array_equal(after(gather, *tiles, machine="trn3")[0], expected)
+    assert_shape_only_agrees(gather, *tiles, machine="trn3")
 
 
 def test_copies_scatter_through_an_index_on_trn3(rng):
@@ -176,7 +176,7 @@ def test_copies_scatter_through_an_index_on_trn3(rng):
     expected = np.zeros((32, 50), np.float32)
     for g in range(2):
         expected[16 * g : 16 * g + 16, offsets[g]] = src[16 * g : 16 * g + 16]
-    np.testing.assert_array_equal(after(scatter, *tiles, target="trn3")[0], expected)
+    np.testing.assert_array_equal(after(scatter, *tiles, machine="trn3")[0], expected)
 
 
 def test_the_index_is_read_too(rng):
@@ -186,23 +186,23 @@ def test_the_index_is_read_too(rng):
         handle = nisa.tensor_copy(dst, tile.indirect(index, 20)).handle
         assert [access.allocation.name for access in handle.reads] == [tile.name, index.name]
 
-    after(issue, *tiles, target="trn3")
+    after(issue, *tiles, machine="trn3")
 
 
 def test_indirection_is_refused_before_trn3_and_on_gpsimd():
     tiles = (zeros(32, 20), zeros(32, 50), np.zeros((32, 2), np.uint16))
     with refused("tensor_copy", "exists from NeuronCore-v4 on"):
-        after(gather, *tiles, target="trn2")
+        after(gather, *tiles, machine="trn2")
 
     def on_gpsimd(dst, tile, index):
         nisa.tensor_copy(dst, tile.indirect(index, 20), engine=engine.gpsimd)
 
     with refused("tensor_copy", "Vector and the Scalar engine copy through an index"):
-        after(on_gpsimd, *tiles, target="trn3")
+        after(on_gpsimd, *tiles, machine="trn3")
 
 
 @pytest.mark.parametrize(
-    ("issue", "tiles", "target", "limit"),
+    ("issue", "tiles", "machine", "limit"),
     [
         (copy(), (zeros(8, 4), zeros(9, 4)), "trn2", "same number of partitions"),
         (copy(), (zeros(8, 4), zeros(8, 5)), "trn2", "same number of elements per partition"),
@@ -224,9 +224,9 @@ def test_indirection_is_refused_before_trn3_and_on_gpsimd():
         ),
     ],
 )
-def test_a_copy_is_refused_for(issue, tiles, target, limit):
+def test_a_copy_is_refused_for(issue, tiles, machine, limit):
     with refused("tensor_copy", limit):
-        after(issue, *tiles, target=target)
+        after(issue, *tiles, machine=machine)
 
 
 def test_a_copy_reaches_on_chip_memory_only():
@@ -234,7 +234,7 @@ def test_a_copy_reaches_on_chip_memory_only():
         nisa.tensor_copy(nl.ndarray((4, 4), nl.float32, nl.sbuf), x)
 
     with refused("tensor_copy", "src may live in psum, sbuf"):
-        run(kernel, zeros(4, 4), target="trn2")
+        run(kernel, zeros(4, 4), machine="trn2")
 
 
 @pytest.mark.parametrize(

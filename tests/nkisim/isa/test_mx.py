@@ -66,7 +66,7 @@ def quantize(x, dtype="float8_e4m3fn_x4", scale="uint8", rows=None):
 def test_a_group_up_to_3_has_exponent_minus_6_and_code_121():
     x = np.zeros((32, 4), BFLOAT16)
     x[5, 2] = -3.0
-    words, scales = result_of(quantize, x, target="trn3")
+    words, scales = result_of(quantize, x, machine="trn3")
     assert scales[0, 0] == 121
     assert unpacked(words, "float8_e4m3fn_x4")[5, 0, 2] == -3.0 * 2**6
 
@@ -81,7 +81,7 @@ def test_groups_of_8_partitions_and_4_elements_share_a_scale(rng, dtype, source,
     def kernel(x):
         return quantize(x, dtype)
 
-    words, scales = result_of(kernel, x, target="trn3")
+    words, scales = result_of(kernel, x, machine="trn3")
     values = unpacked(words, dtype)
     for row in range(partitions // 8):
         for column in range(6):
@@ -95,11 +95,11 @@ def test_groups_of_8_partitions_and_4_elements_share_a_scale(rng, dtype, source,
         set(range(partitions)) - {scale_partition(r) for r in range(partitions // 8)}
     )
     assert (scales[untouched] == 9).all()
-    assert_traces_agree(kernel, x, target="trn3")
+    assert_traces_agree(kernel, x, machine="trn3")
 
 
 def test_a_group_of_zeros_has_the_smallest_scale():
-    words, scales = result_of(quantize, np.zeros((32, 8), BFLOAT16), target="trn3")
+    words, scales = result_of(quantize, np.zeros((32, 8), BFLOAT16), machine="trn3")
     np.testing.assert_array_equal(words, 0)
     np.testing.assert_array_equal(scales[:4], 0)
 
@@ -108,7 +108,7 @@ def test_a_scale_does_not_get_smaller_than_the_smallest():
     """2**-120 would need the exponent -127, 2**-130 an exponent that no code stands for."""
     x = np.zeros((32, 8), BFLOAT16)
     x[0, 0], x[0, 4] = 2.0**-120, 2.0**-130
-    words, scales = result_of(quantize, x, target="trn3")
+    words, scales = result_of(quantize, x, machine="trn3")
     assert scales[0].tolist() == [0, 0]
     values = unpacked(words, "float8_e4m3fn_x4")[0]
     assert (values[0, 0], values[1, 0]) == (2.0**7, 2.0**-3)
@@ -117,24 +117,24 @@ def test_a_scale_does_not_get_smaller_than_the_smallest():
 def test_a_group_with_no_number_in_it_has_no_scale():
     x = np.ones((32, 4), BFLOAT16)
     x[0, 0], x[8, 1] = np.nan, np.inf
-    words, scales = result_of(quantize, x, target="trn3")
+    words, scales = result_of(quantize, x, machine="trn3")
     assert scales[:4, 0].tolist() == [255, 255, 120, 120]
-    _, powers = result_of(lambda x: quantize(x, scale="float8_e8m0fnu"), x, target="trn3")
+    _, powers = result_of(lambda x: quantize(x, scale="float8_e8m0fnu"), x, machine="trn3")
     np.testing.assert_array_equal(powers, scales)
     assert np.isnan(unpacked(words, "float8_e4m3fn_x4")[:16]).all()
 
 
 def test_a_scale_tile_may_hold_powers_of_two(rng):
     x = rng.normal(size=(32, 16)).astype(BFLOAT16)
-    _, codes = result_of(quantize, x, target="trn3")
-    _, powers = result_of(lambda x: quantize(x, scale="float8_e8m0fnu"), x, target="trn3")
+    _, codes = result_of(quantize, x, machine="trn3")
+    _, powers = result_of(lambda x: quantize(x, scale="float8_e8m0fnu"), x, machine="trn3")
     np.testing.assert_array_equal(powers, codes)
 
 
 def test_32_partitions_need_four_rows_of_scales(rng):
     x = rng.normal(size=(32, 16)).astype(BFLOAT16)
-    _, full = result_of(quantize, x, target="trn3")
-    _, four = result_of(lambda x: quantize(x, rows=4), x, target="trn3")
+    _, full = result_of(quantize, x, machine="trn3")
+    _, four = result_of(lambda x: quantize(x, rows=4), x, machine="trn3")
     np.testing.assert_array_equal(four, full[:4])
 
 
@@ -154,13 +154,13 @@ def test_scales_of_several_tiles_share_a_tile(rng):
     def alone(x):
         return quantize(x, "float8_e5m2_x4")[1]
 
-    both = result_of(packed_scales, x, y, target="trn3")
+    both = result_of(packed_scales, x, y, machine="trn3")
     for data, first in ((x, 0), (y, 4)):
-        scales = result_of(alone, data, target="trn3")
+        scales = result_of(alone, data, machine="trn3")
         for quadrant in (0, 32):
             rows = slice(quadrant + first, quadrant + first + 4)
             np.testing.assert_array_equal(both[rows], scales[quadrant : quadrant + 4])
-    assert_traces_agree(packed_scales, x, y, target="trn3")
+    assert_traces_agree(packed_scales, x, y, machine="trn3")
 
 
 def multiply(dtypes, dst="float32", **options):
@@ -199,21 +199,21 @@ def test_it_multiplies_dequantised_values(rng, dtypes, partitions):
     right = dequantised(arrays[1], dtypes[1], arrays[3])
     expected = np.einsum("kiq,kjq->ij", left, right)
     kernel = multiply(dtypes)
-    np.testing.assert_array_equal(result_of(kernel, *arrays, target="trn3"), expected)
-    assert_traces_agree(kernel, *arrays, target="trn3")
+    np.testing.assert_array_equal(result_of(kernel, *arrays, machine="trn3"), expected)
+    assert_traces_agree(kernel, *arrays, machine="trn3")
 
 
 def test_64_partitions_read_scales_from_partitions_0_and_32_on(rng):
     """Scales elsewhere are not looked at."""
     dtypes = ("float8_e5m2_x4", "float8_e5m2_x4")
     arrays = operands(rng, dtypes, 64, 6, 8)
-    before = result_of(multiply(dtypes), *arrays, target="trn3")
+    before = result_of(multiply(dtypes), *arrays, machine="trn3")
     used = [0, 1, 2, 3, 32, 33, 34, 35]
     for scales in arrays[2:]:
         scales[np.setdiff1d(np.arange(64), used)] = 255
-    np.testing.assert_array_equal(result_of(multiply(dtypes), *arrays, target="trn3"), before)
+    np.testing.assert_array_equal(result_of(multiply(dtypes), *arrays, machine="trn3"), before)
     arrays[2][33] += 1
-    assert (result_of(multiply(dtypes), *arrays, target="trn3") != before).any()
+    assert (result_of(multiply(dtypes), *arrays, machine="trn3") != before).any()
 
 
 def test_it_accumulates_and_rounds_like_any_matmul(rng):
@@ -233,21 +233,21 @@ def test_it_accumulates_and_rounds_like_any_matmul(rng):
     total = single.astype(BFLOAT16)
     for _ in range(2):
         total = (total.astype(np.float32) + single).astype(BFLOAT16)
-    np.testing.assert_array_equal(result_of(kernel, *arrays, target="trn3"), total)
+    np.testing.assert_array_equal(result_of(kernel, *arrays, machine="trn3"), total)
 
 
 def test_accumulate_true_on_unwritten_elements_is_refused(rng):
     dtypes = ("float8_e4m3fn_x4", "float8_e4m3fn_x4")
     with refused("nc_matmul_mx", "trn3 adds to written values only"):
-        run(multiply(dtypes, accumulate=True), *operands(rng, dtypes, 32, 6, 8), target="trn3")
+        run(multiply(dtypes, accumulate=True), *operands(rng, dtypes, 32, 6, 8), machine="trn3")
 
 
 def test_scales_may_be_wider_than_the_data(rng):
     dtypes = ("float8_e4m3fn_x4", "float8_e4m3fn_x4")
     a, b, a_scale, b_scale = operands(rng, dtypes, 32, 6, 8)
-    narrow = result_of(multiply(dtypes), a, b, a_scale, b_scale, target="trn3")
+    narrow = result_of(multiply(dtypes), a, b, a_scale, b_scale, machine="trn3")
     wide = np.concatenate([a_scale, np.full((32, 5), 255, np.uint8)], axis=1)
-    result = result_of(multiply(dtypes), a, b, wide, b_scale, target="trn3")
+    result = result_of(multiply(dtypes), a, b, wide, b_scale, machine="trn3")
     np.testing.assert_array_equal(result, narrow)
 
 
@@ -268,8 +268,8 @@ def test_rows_of_the_array_are_tiled(rng):
         )
         return give(psum)
 
-    expected = result_of(multiply(dtypes), *arrays, target="trn3")
-    np.testing.assert_array_equal(result_of(kernel, *arrays, target="trn3"), expected)
+    expected = result_of(multiply(dtypes), *arrays, machine="trn3")
+    np.testing.assert_array_equal(result_of(kernel, *arrays, machine="trn3"), expected)
 
 
 def fp8_error(values):
@@ -300,7 +300,7 @@ def test_what_is_quantised_is_multiplied(rng):
     allowed = magnitude - np.einsum("kiq,kjq->ij", np.abs(left), np.abs(right))
     allowed += 512 * np.finfo(np.float32).eps * magnitude  # sums of 512 products in fp32
     exact = np.einsum("kiq,kjq->ij", left, right)
-    error = np.abs(result_of(kernel, a, b, target="trn3") - exact)
+    error = np.abs(result_of(kernel, a, b, machine="trn3") - exact)
     assert (error <= allowed).all()
     assert error.max() > 0
 
@@ -316,7 +316,7 @@ def quantize_case(shape=(32, 16), dst=None, scale=None, dtype=BFLOAT16, start=0,
 
 
 @pytest.mark.parametrize(
-    ("case", "target", "limit"),
+    ("case", "machine", "limit"),
     [
         (quantize_case(), "trn2", "from NeuronCore-v4 on"),
         (quantize_case((48, 16)), "trn3", "a multiple of 32 partitions"),
@@ -332,9 +332,9 @@ def quantize_case(shape=(32, 16), dst=None, scale=None, dtype=BFLOAT16, start=0,
         (quantize_case(address=32), "trn3", "starting 0, 4, 8, 12 after src"),
     ],
 )
-def test_quantize_mx_is_refused_for(case, target, limit):
+def test_quantize_mx_is_refused_for(case, machine, limit):
     with refused("quantize_mx", limit):
-        run(*case, target=target)
+        run(*case, machine=machine)
 
 
 def test_quantize_mx_has_no_fp4_result():
@@ -343,7 +343,7 @@ def test_quantize_mx_has_no_fp4_result():
         nisa.quantize_mx(words, load(x), nl.ndarray((32, 4), nl.uint8, nl.sbuf))
 
     with refused("quantize_mx", "float8_e4m3fn_x4, float8_e5m2_x4"):
-        run(kernel, np.ones((32, 16), BFLOAT16), target="trn3")
+        run(kernel, np.ones((32, 16), BFLOAT16), machine="trn3")
 
 
 def matmul_case(a=(32, 6), b=(32, 8), a_scale=None, b_scale=None, dst=None, **options):
@@ -358,7 +358,7 @@ def matmul_case(a=(32, 6), b=(32, 8), a_scale=None, b_scale=None, dst=None, **op
 
 
 @pytest.mark.parametrize(
-    ("case", "target", "limit"),
+    ("case", "machine", "limit"),
     [
         (matmul_case(), "trn2", "from NeuronCore-v4 on"),
         (matmul_case((48, 6), (48, 8)), "trn3", "a multiple of 32 partitions"),
@@ -378,6 +378,6 @@ def matmul_case(a=(32, 6), b=(32, 8), a_scale=None, b_scale=None, dst=None, **op
         (matmul_case(tile_size=(32, 128)), "trn3", "both as .rows, columns., or neither"),
     ],
 )
-def test_nc_matmul_mx_is_refused_for(case, target, limit):
+def test_nc_matmul_mx_is_refused_for(case, machine, limit):
     with refused("nc_matmul_mx", limit):
-        run(*case, target=target)
+        run(*case, machine=machine)

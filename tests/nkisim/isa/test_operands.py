@@ -108,7 +108,7 @@ WRITTEN = [(name, operand) for name, operand in OPERANDS if operand in ("dst", "
 
 
 def shapes_only(kernel):
-    return run(kernel, target="trn3", values=False)
+    return run(kernel, machine="trn3", values=False)
 
 
 @pytest.mark.parametrize("name", CASES)

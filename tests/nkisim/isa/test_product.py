@@ -33,7 +33,7 @@ def multiply(a, b):
 
 
 def fixed(a, b):
-    return run(multiply, a, b, target="trn2", summation="fixed").outputs
+    return run(multiply, a, b, machine="trn2", summation="fixed").outputs
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -97,7 +97,7 @@ def test_two_rows_on_every_partition_are_summed_one_after_the_other(rng):
         nisa.nc_matmul(psum, stationary, moving, perf_mode=mode)
         return give(psum)
 
-    results = [run(kernel, a, b, target="trn2", summation=it).outputs for it in ("fast", "fixed")]
+    results = [run(kernel, a, b, machine="trn2", summation=it).outputs for it in ("fast", "fixed")]
     np.testing.assert_array_equal(results[1], results[0])
 
 
@@ -110,9 +110,9 @@ def test_an_infinity_stays_in_its_column(rng):
 
 def test_the_trace_is_the_same(rng):
     a, b = normal(rng, 40, 20), normal(rng, 40, 50)
-    traces = [run(multiply, a, b, target="trn2", summation=it).trace for it in ("fast", "fixed")]
+    traces = [run(multiply, a, b, machine="trn2", summation=it).trace for it in ("fast", "fixed")]
     assert traces[0].key() == traces[1].key()
-    shapes = run(multiply, *specs(a, b), target="trn2", values=False, summation="fixed")
+    shapes = run(multiply, *specs(a, b), machine="trn2", values=False, summation="fixed")
     assert shapes.trace.key() == traces[1].key()
 
 

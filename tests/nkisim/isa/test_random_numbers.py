@@ -29,7 +29,7 @@ def test_it_is_refused_with_its_name_and_what_to_do(name):
         getattr(nisa, name)(*[tile, tile, 0.5][:required])
 
     with pytest.raises(UnsupportedError) as caught:
-        run(kernel, np.zeros((4, 4), np.float32), target="trn3")
+        run(kernel, np.zeros((4, 4), np.float32), machine="trn3")
     assert caught.value.instruction == f"nisa.{name}"
     assert "random stream is not documented" in caught.value.limit
     assert "kernel argument" in caught.value.remedy

@@ -89,7 +89,7 @@ def test_tensor_reduce_refuses_sizes_operators_and_flags():
         after(reduce(nl.add, 1), zeros(2, 1), zeros(4, 5))
     for op in (nl.greater, nl.abs_max, nl.average, nl.exp):
         with refused("tensor_reduce", "an operator that may reduce"):
-            after(reduce(op, 1), zeros(4, 1), zeros(4, 5), target="trn3")
+            after(reduce(op, 1), zeros(4, 1), zeros(4, 5), machine="trn3")
     with refused("tensor_reduce", "an operator of nki.language"):
         after(reduce(np.add, 1), zeros(4, 1), zeros(4, 5))
     with refused("tensor_reduce", "bitvec operators take integer types"):

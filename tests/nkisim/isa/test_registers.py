@@ -89,7 +89,7 @@ def test_registers_are_the_work_of_a_sequencer():
         nisa.register_load(register, load(x))
         return stored(register)
 
-    trace = run(kernel, NUMBER, target="trn2").trace
+    trace = run(kernel, NUMBER, machine="trn2").trace
     found = {i.op: i for i in trace.instructions() if i.op.startswith("register")}
     assert set(found) == {"register_move", "register_load", "register_store"}
     assert {instruction.engine for instruction in found.values()} == {engine.sync}
@@ -103,7 +103,7 @@ def test_a_shape_only_run_knows_immediates_and_not_memory():
         assert known.state == 4
         assert loaded.state is None
 
-    run(kernel, *specs(NUMBER), target="trn2", values=False)
+    run(kernel, *specs(NUMBER), machine="trn2", values=False)
 
 
 def test_an_unset_register_has_no_value():
@@ -115,7 +115,7 @@ def test_an_unset_register_has_no_value():
 
     for kernel in (storing, moving):
         with pytest.raises(UnsupportedError, match="an unset register has no value"):
-            run(kernel, NUMBER, target="trn2")
+            run(kernel, NUMBER, machine="trn2")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_an_unset_register_has_no_value():
 )
 def test_registers_are_refused_for(issue, instruction, limit):
     with refused(instruction, limit):
-        run(issue, NUMBER, target="trn2")
+        run(issue, NUMBER, machine="trn2")
 
 
 def test_a_register_is_no_python_integer():
@@ -165,4 +165,4 @@ def test_a_register_is_no_python_integer():
         return [0, 1][nisa.register_alloc(1)]
 
     with pytest.raises(nisa.NkiValidationError, match="used as a Python integer"):
-        run(kernel, NUMBER, target="trn2")
+        run(kernel, NUMBER, machine="trn2")

@@ -183,7 +183,7 @@ I4 = np.int32
 
 
 @pytest.mark.parametrize(
-    ("issue", "tiles", "target", "limit"),
+    ("issue", "tiles", "machine", "limit"),
     [
         (nonzero(), (zeros(4, 9, dtype=I4), zeros(4, 9)), "trn2", "10: one index per element"),
         (nonzero(), (zeros(4, 9, dtype=I4), zeros(5, 8)), "trn2", "same number of partitions"),
@@ -204,9 +204,9 @@ I4 = np.int32
         ),
     ],
 )
-def test_nonzero_with_count_is_refused_for(issue, tiles, target, limit):
+def test_nonzero_with_count_is_refused_for(issue, tiles, machine, limit):
     with refused("nonzero_with_count", limit):
-        after(issue, *tiles, target=target)
+        after(issue, *tiles, machine=machine)
 
 
 def top(n):

@@ -56,14 +56,14 @@ def test_tensor_copy_predicated_copies_packed_types():
         packed = nl.float8_e4m3fn_x4
         nisa.tensor_copy_predicated(dst.view(packed), src.view(packed), p)
 
-    result = after(issue, zeros(8, 6, dtype=np.uint32), words, pred, target="trn3")[0]
+    result = after(issue, zeros(8, 6, dtype=np.uint32), words, pred, machine="trn3")[0]
     np.testing.assert_array_equal(result, np.where(pred != 0, words, 0))
 
     def number(dst, p):
         nisa.tensor_copy_predicated(dst.view(nl.float8_e4m3fn_x4), 0, p)
 
     with refused("tensor_copy_predicated", "same dtype"):
-        after(number, words, pred, target="trn3")
+        after(number, words, pred, machine="trn3")
 
 
 @pytest.mark.parametrize(
@@ -292,11 +292,11 @@ def test_range_select_refuses_types_sizes_and_generations():
     def issue(dst, x, b0, b1):
         nisa.range_select(dst, x, nl.less, nl.less, b0, b1)
 
-    def check(limit, position, tile, target="trn2"):
+    def check(limit, position, tile, machine="trn2"):
         tiles = [zeros(4, 8), zeros(4, 8), zeros(4, 1), zeros(4, 1)]
         tiles[position] = tile
         with refused("range_select", limit):
-            after(issue, *tiles, target=target)
+            after(issue, *tiles, machine=machine)
 
     check("one of bfloat16", 1, zeros(4, 8, dtype=np.int32))
     check("^one of float32$", 2, zeros(4, 1, dtype=BFLOAT16))
@@ -304,7 +304,7 @@ def test_range_select_refuses_types_sizes_and_generations():
     check("1 element per partition", 2, zeros(4, 8))
     check("same number of partitions", 3, zeros(2, 1))
     check("same number of elements per partition", 0, zeros(4, 4))
-    check("from NeuronCore-v3 on", 0, zeros(4, 8), target="trn1")
+    check("from NeuronCore-v3 on", 0, zeros(4, 8), machine="trn1")
 
 
 def test_bounds_are_tiles():

@@ -93,9 +93,9 @@ def test_unary_operators_take_no_operand(operand):
 
 def test_square_and_relu_exist_on_trn3():
     data = floats(8, 12)
-    result = after(step(nl.square, None), zeros(8, 12), data, target="trn3")[0]
+    result = after(step(nl.square, None), zeros(8, 12), data, machine="trn3")[0]
     np.testing.assert_array_equal(result, data * data)
-    result = after(step(nl.relu, 0), zeros(8, 12), data, target="trn3")[0]
+    result = after(step(nl.relu, 0), zeros(8, 12), data, machine="trn3")[0]
     np.testing.assert_array_equal(result, np.maximum(data, 0))
     with refused("tensor_scalar", r"nl\.square from NeuronCore-v4 on"):
         after(step(nl.square, None), zeros(8, 12), data)

@@ -37,21 +37,21 @@ def transpose(**options):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, BFLOAT16, np.int32, np.uint16])
-@pytest.mark.parametrize("target", ["trn2", "trn3"])
-def test_the_tensor_engine_transposes_bits_into_psum(rng, dtype, target):
+@pytest.mark.parametrize("machine", ["trn2", "trn3"])
+def test_the_tensor_engine_transposes_bits_into_psum(rng, dtype, machine):
     data = random_bits(rng, dtype, 128, 96)
-    run_ = run_tiles(transpose(), Psum(zeros(96, 128, dtype=dtype)), data, target=target)
+    run_ = run_tiles(transpose(), Psum(zeros(96, 128, dtype=dtype)), data, machine=machine)
     assert issued(run_, "nc_transpose").engine is engine.tensor
     assert same_bits(run_.outputs[0], data.T)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, BFLOAT16, np.uint8])
-@pytest.mark.parametrize("target", ["trn1", "trn2"])
+@pytest.mark.parametrize("machine", ["trn1", "trn2"])
 @pytest.mark.parametrize("places", [(Psum, Psum), (np.asarray, Psum), (np.asarray, np.asarray)])
-def test_the_vector_engine_transposes_small_tiles_anywhere(rng, dtype, target, places):
+def test_the_vector_engine_transposes_small_tiles_anywhere(rng, dtype, machine, places):
     data = random_bits(rng, dtype, 32, 20)
     tiles = places[0](zeros(20, 32, dtype=dtype)), places[1](data)
-    run_ = run_tiles(transpose(), *tiles, target=target)
+    run_ = run_tiles(transpose(), *tiles, machine=machine)
     assert issued(run_, "nc_transpose").engine is engine.vector
     assert same_bits(run_.outputs[0], data.T)
 
@@ -82,7 +82,7 @@ def test_the_tensor_engine_of_trn1_multiplies_by_an_identity(rng):
     """Finite values come out as they are; an infinity makes NaN of its row of dst."""
     data = rng.normal(size=(16, 8)).astype(np.float32)
     data[3, 2] = np.inf
-    result = after(transpose(), Psum(zeros(8, 16)), data, target="trn1")[0]
+    result = after(transpose(), Psum(zeros(8, 16)), data, machine="trn1")[0]
     others = [0, 1, 3, 4, 5, 6, 7]
     np.testing.assert_array_equal(result[others], data.T[others])
     assert result[2, 3] == np.inf
@@ -99,7 +99,7 @@ def test_a_transpose_leaves_no_matmul_history(rng):
         nisa.nc_matmul(psum, tile, tile, accumulate=True)
 
     with refused("nc_matmul", "trn2 adds to matmul results only"):
-        run(kernel, data, target="trn2")
+        run(kernel, data, machine="trn2")
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_dma_transpose_swaps_the_outermost_and_the_last_axis(rng, shape, dtype, 
     def kernel(x):
         return dma(x, axes=axes if stated else None)
 
-    assert same_bits(result_of(kernel, x, target="trn1"), x.transpose(axes))
+    assert same_bits(result_of(kernel, x, machine="trn1"), x.transpose(axes))
     assert_traces_agree(kernel, x)
 
 
@@ -234,7 +234,7 @@ def test_rows_are_gathered_column_by_column_of_the_index(rng, index_shape, rows,
     np.testing.assert_array_equal(result_of(kernel, table, numbers), expected)
     assert_traces_agree(kernel, table, numbers)
     with refused("dma_transpose", "from NeuronCore-v3 on"):
-        run(kernel, table, numbers, target="trn1")
+        run(kernel, table, numbers, machine="trn1")
 
 
 def test_rows_outside_are_an_error_or_leave_their_column(rng, monkeypatch):
@@ -246,7 +246,7 @@ def test_rows_outside_are_an_error_or_leave_their_column(rng, monkeypatch):
         return gathered(table, numbers, rows=16, inner=(8,), **options)
 
     with pytest.raises(nisa.NkiValidationError, match="row 20 "):
-        run(kernel, table, numbers, target="trn2")
+        run(kernel, table, numbers, machine="trn2")
     picked = np.full((16, 8), -1, BFLOAT16)
     inside = numbers[:, 0] < 20
     picked[inside] = table[numbers[inside, 0]]
@@ -255,7 +255,7 @@ def test_rows_outside_are_an_error_or_leave_their_column(rng, monkeypatch):
         return kernel(table, numbers, oob_mode=oob_mode.skip)
 
     with refused("dma_transpose", "transpose-gather-skip"):  # it aborts the DMA of a device
-        run(skipping, table, numbers, target="trn2")
+        run(skipping, table, numbers, machine="trn2")
     monkeypatch.setattr(DeviceRule, "concerns", lambda *_: False)  # as documented
     np.testing.assert_array_equal(result_of(skipping, table, numbers), picked.T)
 
@@ -272,8 +272,8 @@ def test_a_source_shifted_outside_is_skipped(rng):
 
     np.testing.assert_array_equal(result_of(kernel, x, start - 3), x[3:7].T)
     with refused("dma_transpose", "must stay inside"):
-        run(kernel, x, start, target="trn2")
-    skipping = run(lambda x, s: kernel(x, s, oob_mode=oob_mode.skip), x, start, target="trn2")
+        run(kernel, x, start, machine="trn2")
+    skipping = run(lambda x, s: kernel(x, s, oob_mode=oob_mode.skip), x, start, machine="trn2")
     np.testing.assert_array_equal(skipping.outputs, np.full((4, 4), -1, np.float32))
 
 
@@ -281,8 +281,8 @@ def direct(shape, dst=None, dtype=BFLOAT16, **options):
     def kernel(x):
         axes = AXES.get(len(shape), tuple(range(len(shape))))
         tile = nl.ndarray(dst or tuple(shape[axis] for axis in axes), nl.bfloat16, nl.sbuf)
-        target = tile if dtype is BFLOAT16 else tile.view(np.dtype(dtype).name)
-        nisa.dma_transpose(target, x, **options)
+        machine = tile if dtype is BFLOAT16 else tile.view(np.dtype(dtype).name)
+        nisa.dma_transpose(machine, x, **options)
 
     return kernel, np.ones(shape, dtype)
 
@@ -298,7 +298,7 @@ HWDGE = {"dge_mode": dge_mode.hwdge}
 
 
 @pytest.mark.parametrize(
-    ("case", "target", "limit"),
+    ("case", "machine", "limit"),
     [
         (direct((8, 4), axes=(0, 1)), "trn2", r"\(1, 0\), \(2, 1, 0\), \(3, 1, 2, 0\)"),
         (direct((2, 2, 2, 2, 2)), "trn2", r"\(1, 0\), \(2, 1, 0\), \(3, 1, 2, 0\)"),
@@ -323,9 +323,9 @@ HWDGE = {"dge_mode": dge_mode.hwdge}
         (indirect((64, 2), 16, (8,)), "trn2", "128 if there is more than one column"),
     ],
 )
-def test_dma_transpose_is_refused_for(case, target, limit):
+def test_dma_transpose_is_refused_for(case, machine, limit):
     with refused("dma_transpose", limit):
-        run(*case, target=target)
+        run(*case, machine=machine)
 
 
 def test_dma_transpose_writes_sbuf_of_the_same_type():
@@ -338,6 +338,6 @@ def test_dma_transpose_writes_sbuf_of_the_same_type():
         nisa.dma_transpose(nl.ndarray((4, 8), nl.bfloat16, nl.sbuf), x)
 
     with refused("dma_transpose", "dst may live in sbuf"):
-        run(to_hbm, x, target="trn2")
+        run(to_hbm, x, machine="trn2")
     with refused("dma_transpose", "the same dtype"):
-        run(cast, x, target="trn2")
+        run(cast, x, machine="trn2")

@@ -47,14 +47,14 @@ BITWISE = {
 
 
 @pytest.mark.parametrize("name", ARITHMETIC)
-@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
-def test_arithmetic_of_two_tiles_and_of_a_tile_and_a_number(name, target):
+@pytest.mark.parametrize("machine", ["trn1", "trn2", "trn3"])
+def test_arithmetic_of_two_tiles_and_of_a_tile_and_a_number(name, machine):
     function, reference = getattr(nl, name), ARITHMETIC[name]
-    np.testing.assert_array_equal(on_tiles(function, X, Y, target=target), reference(X, Y))
+    np.testing.assert_array_equal(on_tiles(function, X, Y, machine=machine), reference(X, Y))
     half = np.float32(0.5)
-    result = on_tiles(lambda x: function(x, 0.5), X, target=target)
+    result = on_tiles(lambda x: function(x, 0.5), X, machine=machine)
     np.testing.assert_array_equal(result, reference(X, half))
-    result = on_tiles(lambda x: function(0.5, x), X, target=target)
+    result = on_tiles(lambda x: function(0.5, x), X, machine=machine)
     np.testing.assert_array_equal(result, reference(half, X))
 
 
@@ -113,7 +113,7 @@ def test_power_of_two_tiles_within_rounding_of_float32():
 @pytest.mark.parametrize(("name", "choose"), [("abs_max", np.greater), ("abs_min", np.less)])
 def test_abs_max_and_abs_min_keep_the_sign_and_take_a_column(name, choose):
     y = -X[:, :1].copy()
-    result = on_tiles(getattr(nl, name), X, y, target="trn3")
+    result = on_tiles(getattr(nl, name), X, y, machine="trn3")
     reference = np.where(choose(np.abs(X), np.abs(y)), X, np.broadcast_to(y, X.shape))
     np.testing.assert_array_equal(result, reference)
 

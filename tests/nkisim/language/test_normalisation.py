@@ -29,11 +29,11 @@ def test_softmax_of_large_numbers_does_not_overflow():
     np.testing.assert_allclose(result, [[0.5, 0, 0.5]], rtol=0, atol=2 * EPS)
 
 
-@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
-def test_rms_norm(target):
+@pytest.mark.parametrize("machine", ["trn1", "trn2", "trn3"])
+def test_rms_norm(machine):
     x, w = X.reshape(64, 48), RNG.standard_normal((64, 48)).astype(np.float32)
     function = lambda tile, weight: nl.rms_norm(tile, weight, axis=1, n=48)  # noqa: E731
-    result = on_tiles(function, x, w, target=target)
+    result = on_tiles(function, x, w, machine=machine)
     wide = x.astype(np.float64)
     reference = wide / np.sqrt((wide**2).sum(1, keepdims=True) / 48 + 1e-6) * w
     # A sum of 48 positive terms, and a root, two products: relative errors add.

@@ -21,12 +21,12 @@ def edge_cases(dtype):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.float16])
-@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
-def test_edges_and_large_numbers(name, dtype, target):
+@pytest.mark.parametrize("machine", ["trn1", "trn2", "trn3"])
+def test_edges_and_large_numbers(name, dtype, machine):
     x = edge_cases(np.float32)
     with np.errstate(over="ignore"):  # the largest are infinite in float16
         x = x.astype(dtype)
-    result = on_tiles(getattr(nl, name), x, target=target)
+    result = on_tiles(getattr(nl, name), x, machine=machine)
     assert result.dtype == dtype
     np.testing.assert_array_equal(result, FUNCTIONS[name](x.astype(np.float32)).astype(dtype))
 

@@ -60,8 +60,8 @@ def test_copy_brings_psum_to_sbuf_by_the_vector_engine():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
-@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
-def test_transpose_lands_in_psum(dtype, target):
+@pytest.mark.parametrize("machine", ["trn1", "trn2", "trn3"])
+def test_transpose_lands_in_psum(dtype, machine):
     x = X.astype(dtype)
 
     def transposed(tile):
@@ -69,7 +69,7 @@ def test_transpose_lands_in_psum(dtype, target):
         assert nl.is_psum(result.buffer)
         return result
 
-    result = on_tiles(transposed, x, target=target)
+    result = on_tiles(transposed, x, machine=machine)
     assert result.dtype == dtype
     np.testing.assert_array_equal(result, x.T)
 

@@ -11,18 +11,18 @@ TURNS = np.random.default_rng(5).uniform(-1, 1, (64, 100)).astype(np.float32)
 
 
 @pytest.mark.parametrize("most", [3.0, 100.0, 1e4])
-@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
-def test_sine_and_cosine(most, target):
+@pytest.mark.parametrize("machine", ["trn1", "trn2", "trn3"])
+def test_sine_and_cosine(most, machine):
     x = TURNS * np.float32(most)
     # A sine moves no faster than its argument: the angle is off by the rounding of one product
     # with the low part of a turn (below 0.002 a turn), of sums not above 2 pi, and of pi itself.
     turns = most / 6
     bound = EPS * (0.002 * turns + 8)
     reference = np.sin(x.astype(np.float64))
-    np.testing.assert_allclose(on_tiles(nl.sin, x, target=target), reference, rtol=0, atol=bound)
+    np.testing.assert_allclose(on_tiles(nl.sin, x, machine=machine), reference, rtol=0, atol=bound)
     # For the cosine a quarter turn is added first, rounded at the magnitude of x.
     reference = np.cos(x.astype(np.float64))
-    result = on_tiles(nl.cos, x, target=target)
+    result = on_tiles(nl.cos, x, machine=machine)
     np.testing.assert_allclose(result, reference, rtol=0, atol=bound + EPS * most)
 
 

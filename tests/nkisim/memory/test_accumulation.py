@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nkisim.memory.accumulation import Accumulation
-from nkisim.tensors.layout import MemoryRegion, layout_of
+from nkisim.memory.layout import MemoryRegion, layout_of
 from repetition import examples
 
 PARTITIONS, ROW_BYTES = 8, 48

@@ -10,9 +10,9 @@ import nkisim.language as nl
 from nkisim.errors import AliasError
 from nkisim.machine import TRN2
 from nkisim.memory.aliasing import Neighbours, box_of
+from nkisim.memory.layout import MemoryRegion
 from nkisim.memory.placement import Memory
 from nkisim.running.kernel import run
-from nkisim.tensors.layout import MemoryRegion
 from nkisim.tensors.tensor import NkiTensor
 from repetition import examples
 
@@ -23,7 +23,7 @@ def shapes_only(body):
     def kernel():
         body()
 
-    run(kernel, target="trn2", values=False)
+    run(kernel, machine="trn2", values=False)
 
 
 def placed(name, address, size=16, partitions=64, region=nl.sbuf):
@@ -279,7 +279,7 @@ def test_the_data_of_a_reused_buffer_is_that_of_the_tensor():
         nisa.dma_copy(out[:, 8:16], fresh[:, 0:8])
         return out
 
-    found = run(kernel, target="trn2").outputs
+    found = run(kernel, machine="trn2").outputs
     assert np.all(found[:, 0:4] == 7)
     assert np.all(np.isnan(found[:, 4:8]))
     assert np.all(found[:, 8:16] == 1)

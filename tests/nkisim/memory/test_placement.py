@@ -22,16 +22,16 @@ SBUF_BYTES = {
 }
 BANK_BYTES, BANKS = 2048, 8
 
-every_target = pytest.mark.parametrize("target", SBUF_BYTES)
+every_machine = pytest.mark.parametrize("machine", SBUF_BYTES)
 
 
-def shapes_only(body, target="trn2"):
+def shapes_only(body, machine="trn2"):
     """Run `body` as a kernel without arguments, data and results."""
 
     def kernel():
         body()
 
-    return run(kernel, target=target, values=False)
+    return run(kernel, machine=machine, values=False)
 
 
 def touch(tile):
@@ -39,93 +39,97 @@ def touch(tile):
     nisa.memset(tile[:, 0:1], 0)
 
 
-@every_target
-def test_one_tensor_may_fill_sbuf_and_not_a_byte_more(target):
-    capacity = SBUF_BYTES[target]
-    shapes_only(lambda: touch(nl.ndarray((128, capacity), "uint8")), target)
+@every_machine
+def test_one_tensor_may_fill_sbuf_and_not_a_byte_more(machine):
+    capacity = SBUF_BYTES[machine]
+    shapes_only(lambda: touch(nl.ndarray((128, capacity), "uint8")), machine)
     with pytest.raises(MemoryLimitError, match=f"needs {capacity + 1} bytes per p") as refusal:
-        shapes_only(lambda: nl.ndarray((128, capacity + 1), "uint8"), target)
-    assert refusal.value.limit == f"sbuf of {target} holds {capacity} bytes per partition"
+        shapes_only(lambda: nl.ndarray((128, capacity + 1), "uint8"), machine)
+    assert refusal.value.limit == f"sbuf of {machine} holds {capacity} bytes per partition"
     assert refusal.value.remedy
 
 
-@every_target
-def test_live_tensors_together_may_fill_sbuf_and_not_a_byte_more(target):
+@every_machine
+def test_live_tensors_together_may_fill_sbuf_and_not_a_byte_more(machine):
     def body(extra):
-        first = nl.ndarray((128, SBUF_BYTES[target] - 400), "uint8", name="first")
+        first = nl.ndarray((128, SBUF_BYTES[machine] - 400), "uint8", name="first")
         second = nl.ndarray((128, 400 + extra), "uint8", name="second")
         touch(first)
         touch(second)
         nisa.tensor_copy(second[:, 0:1], first[:, 0:1])
 
-    run_of = shapes_only(lambda: body(0), target)
-    assert run_of.memory.sbuf_peak_bytes_per_partition == SBUF_BYTES[target]
+    run_of = shapes_only(lambda: body(0), machine)
+    assert run_of.memory.sbuf_peak_bytes_per_partition == SBUF_BYTES[machine]
     with pytest.raises(MemoryLimitError, match="alive in sbuf") as refusal:
-        shapes_only(lambda: body(1), target)
-    assert refusal.value.limit == f"sbuf of {target} holds {SBUF_BYTES[target]} bytes per partition"
-    first = rf"'first' \(\S+:\d+\) {SBUF_BYTES[target] - 400} B"
+        shapes_only(lambda: body(1), machine)
+    assert (
+        refusal.value.limit == f"sbuf of {machine} holds {SBUF_BYTES[machine]} bytes per partition"
+    )
+    first = rf"'first' \(\S+:\d+\) {SBUF_BYTES[machine] - 400} B"
     assert re.search(rf"{first}, 'second' \(\S+:\d+\) 401 B", str(refusal.value))
 
 
-@every_target
-def test_a_manual_address_may_end_at_the_last_byte_of_sbuf(target):
+@every_machine
+def test_a_manual_address_may_end_at_the_last_byte_of_sbuf(machine):
     def body(size):
-        touch(nl.ndarray((128, size), "uint8", address=(0, SBUF_BYTES[target] - 16)))
+        touch(nl.ndarray((128, size), "uint8", address=(0, SBUF_BYTES[machine] - 16)))
 
-    shapes_only(lambda: body(16), target)
+    shapes_only(lambda: body(16), machine)
     with pytest.raises(MemoryLimitError, match="128 partitions x 17 bytes at") as refusal:
-        shapes_only(lambda: body(17), target)
-    assert refusal.value.limit == f"128 partitions x {SBUF_BYTES[target]} bytes in sbuf of {target}"
+        shapes_only(lambda: body(17), machine)
+    assert (
+        refusal.value.limit == f"128 partitions x {SBUF_BYTES[machine]} bytes in sbuf of {machine}"
+    )
 
 
-@every_target
-def test_manual_and_automatic_tensors_share_the_capacity(target):
+@every_machine
+def test_manual_and_automatic_tensors_share_the_capacity(machine):
     def body(extra):
         manual = nl.ndarray((128, 4000), "uint8", address=(0, 0))
-        automatic = nl.ndarray((128, SBUF_BYTES[target] - 4000 + extra), "uint8")
+        automatic = nl.ndarray((128, SBUF_BYTES[machine] - 4000 + extra), "uint8")
         touch(manual)
         touch(automatic)
 
-    shapes_only(lambda: body(0), target)
+    shapes_only(lambda: body(0), machine)
     with pytest.raises(MemoryLimitError, match="alive in sbuf"):
-        shapes_only(lambda: body(1), target)
+        shapes_only(lambda: body(1), machine)
 
 
-@every_target
-def test_one_tensor_may_fill_psum_and_not_a_byte_more(target):
+@every_machine
+def test_one_tensor_may_fill_psum_and_not_a_byte_more(machine):
     capacity = BANKS * BANK_BYTES
-    use = shapes_only(lambda: touch(nl.ndarray((128, capacity // 4), "float32", nl.psum)), target)
+    use = shapes_only(lambda: touch(nl.ndarray((128, capacity // 4), "float32", nl.psum)), machine)
     assert use.memory.psum_peak_banks == BANKS
     with pytest.raises(MemoryLimitError, match=f"needs {capacity + 1} bytes") as refusal:
-        shapes_only(lambda: nl.ndarray((128, capacity + 1), "uint8", nl.psum), target)
-    assert refusal.value.limit == f"psum of {target} holds {capacity} bytes per partition"
+        shapes_only(lambda: nl.ndarray((128, capacity + 1), "uint8", nl.psum), machine)
+    assert refusal.value.limit == f"psum of {machine} holds {capacity} bytes per partition"
 
 
-@every_target
-def test_psum_is_given_out_in_whole_banks(target):
+@every_machine
+def test_psum_is_given_out_in_whole_banks(machine):
     def body(tiles, elems):
         live = [nl.ndarray((128, elems), "float32", nl.psum) for _ in range(tiles)]
         for tile in (*live, *live):
             touch(tile)
 
-    assert shapes_only(lambda: body(8, 1), target).memory.psum_peak_banks == 8
-    assert shapes_only(lambda: body(8, 512), target).memory.psum_peak_banks == 8
-    assert shapes_only(lambda: body(4, 513), target).memory.psum_peak_banks == 8
+    assert shapes_only(lambda: body(8, 1), machine).memory.psum_peak_banks == 8
+    assert shapes_only(lambda: body(8, 512), machine).memory.psum_peak_banks == 8
+    assert shapes_only(lambda: body(4, 513), machine).memory.psum_peak_banks == 8
     for tiles, elems in ((9, 1), (5, 513)):
         with pytest.raises(MemoryLimitError, match="alive in psum") as refusal:
-            shapes_only(lambda: body(tiles, elems), target)  # noqa: B023 (called at once)
-        assert refusal.value.limit == f"psum of {target} holds 16384 bytes per partition"
+            shapes_only(lambda: body(tiles, elems), machine)  # noqa: B023 (called at once)
+        assert refusal.value.limit == f"psum of {machine} holds 16384 bytes per partition"
 
 
-@every_target
-def test_a_manual_psum_address_ends_with_the_last_bank(target):
+@every_machine
+def test_a_manual_psum_address_ends_with_the_last_bank(machine):
     def body(size, bank=7):
         touch(nl.ndarray((128, size), "uint8", nl.psum, address=(0, bank * BANK_BYTES)))
 
-    shapes_only(lambda: body(BANK_BYTES), target)
+    shapes_only(lambda: body(BANK_BYTES), machine)
     for size, bank in ((BANK_BYTES + 1, 7), (1, 8)):
         with pytest.raises(MemoryLimitError, match=f"x {size} bytes at"):
-            shapes_only(lambda: body(size, bank), target)  # noqa: B023 (called at once)
+            shapes_only(lambda: body(size, bank), machine)  # noqa: B023 (called at once)
 
 
 BAD_ADDRESSES = {
@@ -193,7 +197,7 @@ def test_a_double_buffered_copy_loop_holds_two_loads_and_one_result():
             loaded = following
         return out
 
-    use = run(kernel, Spec((6, 128, 512), "float32"), target="trn2", values=False).memory
+    use = run(kernel, Spec((6, 128, 512), "float32"), machine="trn2", values=False).memory
     assert use.sbuf_peak_bytes_per_partition == 5120
     assert use.psum_peak_banks == 0
     assert use.hbm_bytes == 6 * 128 * 512 * 2  # the output; arguments are the caller's
@@ -238,11 +242,11 @@ def test_a_tiled_matmul_holds_weights_inputs_and_two_banks():
     w = rng.integers(-4, 5, (256, 128)).astype(np.float32)
     x = rng.integers(-4, 5, (256, 1536)).astype(np.float32)
     specs = Spec((256, 128), "bfloat16"), Spec((256, 1536), "bfloat16")
-    for target in ("trn1", "trn2"):
-        use = run(kernel, *specs, target=target, values=False).memory
+    for machine in ("trn1", "trn2"):
+        use = run(kernel, *specs, machine=machine, values=False).memory
         assert use.sbuf_peak_bytes_per_partition == 512 + 1024 + 2048
         assert use.psum_peak_banks == 2
-    done = run(kernel, w, x, target="trn2")  # fp32 tiles take twice the bytes of bf16
+    done = run(kernel, w, x, machine="trn2")  # fp32 tiles take twice the bytes of bf16
     assert done.memory.sbuf_peak_bytes_per_partition == 2 * 512 + 2 * 1024 + 2048
     assert np.array_equal(done.outputs, w.T @ x)
 
@@ -277,7 +281,7 @@ def test_a_loop_keeps_what_it_shares_with_the_code_around_it(values):
         return out
 
     x = np.zeros((384, 10), np.float32) if values else Spec((384, 10), "float32")
-    use = run(kernel, x, target="trn2", values=values).memory
+    use = run(kernel, x, machine="trn2", values=values).memory
     assert use.sbuf_peak_bytes_per_partition == 1512 + 40 + 100
 
 
@@ -299,7 +303,7 @@ def test_nested_loops_keep_a_tile_of_the_outer_body_through_the_inner_one():
         outer = [None]
         nl.fori_loop(0, 2, outer_body)
 
-    use = run(kernel, Spec((128, 20), "float32"), target="trn2", values=False).memory
+    use = run(kernel, Spec((128, 20), "float32"), machine="trn2", values=False).memory
     assert use.sbuf_peak_bytes_per_partition == 80 + 40
 
 
@@ -353,7 +357,7 @@ def test_a_generated_name_steps_aside_for_a_given_one():
         names.append(nl.ndarray((4, 4), "float32", name=None).name)
 
     names = []
-    run(kernel, target="trn2", values=False)
+    run(kernel, machine="trn2", values=False)
     assert len({"sbuf_1", *names}) == 3
 
 
@@ -364,7 +368,7 @@ def test_a_loop_body_names_its_tensor_once():
 
         nl.fori_loop(0, 3, body)
 
-    assert run(kernel, target="trn2").trace.static_count == 1
+    assert run(kernel, machine="trn2").trace.static_count == 1
 
 
 POISON = {
@@ -390,7 +394,7 @@ def test_memory_nobody_wrote_reads_as_poison(dtype, region):
         nisa.dma_copy(out, nl.ndarray((4, 6), dtype, region))
         return out
 
-    found = run(kernel, target="trn2").outputs.astype(np.float32)
+    found = run(kernel, machine="trn2").outputs.astype(np.float32)
     assert np.array_equal(found, np.full((4, 6), POISON[dtype], np.float32), equal_nan=True)
 
 
@@ -413,4 +417,4 @@ def test_gaps_that_no_matmul_wrote_are_read_as_nan():
     w, x = (rng.integers(-3, 4, (8, n)).astype(np.float32) for n in (32, 5))
     expected = np.full((64, 12), np.nan, np.float32)
     expected[32:64, 1:11:2] = w.T @ x
-    assert np.array_equal(run(kernel, w, x, target="trn2").outputs, expected, equal_nan=True)
+    assert np.array_equal(run(kernel, w, x, machine="trn2").outputs, expected, equal_nan=True)

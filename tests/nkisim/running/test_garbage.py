@@ -24,6 +24,6 @@ def test_thresholds_are_restored_when_a_kernel_raises():
         raise RuntimeError("a mistake of the kernel")
 
     with pytest.raises(RuntimeError, match="a mistake of the kernel"):
-        run(kernel, target="trn2")
+        run(kernel, machine="trn2")
     assert seen[0] != before
     assert gc.get_threshold() == before

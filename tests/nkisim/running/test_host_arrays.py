@@ -57,7 +57,7 @@ def doubled(x):
 def test_arrays_of_other_libraries_go_in_and_come_out(made, dtype):
     x = np.arange(64).reshape(8, 8).astype(dtype)
     given = made(x)
-    got = simulate(doubled, target="trn2")(given)
+    got = simulate(doubled, machine="trn2")(given)
     assert type(got) is type(given)
     assert got.dtype == x.dtype
     assert np.array_equal(np.asarray(got).astype(np.float64), 2.0 * np.arange(64).reshape(8, 8))
@@ -75,11 +75,11 @@ def test_an_argument_that_cannot_be_written_is_refused(made):
         return x
 
     with pytest.raises(NkiValidationError, match="cannot be written") as refusal:
-        run(kernel, made(np.ones((8, 8), np.float32)), target="trn2")
+        run(kernel, made(np.ones((8, 8), np.float32)), machine="trn2")
     assert "pass a NumPy array" in refusal.value.remedy
 
 
 @pytest.mark.parametrize("made", list(foreign_arrays()))
 def test_shapes_are_enough_for_a_run_without_values(made):
-    ran = run(doubled, made(np.ones((8, 8), np.float32)), target="trn2", values=False)
+    ran = run(doubled, made(np.ones((8, 8), np.float32)), machine="trn2", values=False)
     assert ran.output_shapes == (((8, 8), "float32"),)

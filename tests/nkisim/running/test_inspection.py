@@ -15,7 +15,7 @@ both_ways = pytest.mark.parametrize("values", [True, False])
 
 
 def inspected(kernel, *args, values=True):
-    return run(kernel, *args, target="trn2", values=values, inspect=True).inspection
+    return run(kernel, *args, machine="trn2", values=values, inspect=True).inspection
 
 
 def copied(tile, shape=(8, 8)):
@@ -94,7 +94,7 @@ def test_what_the_last_instruction_of_a_kernel_writes_counts():
 
 
 @pytest.mark.usefixtures("logical_cores_of_one")
-def test_turns_of_a_loop_are_named_by_the_instruction_of_its_body():
+def test_iterations_of_a_loop_are_named_by_the_instruction_of_its_body():
     def kernel(x):
         tile, out = nl.ndarray((1, 8), "float32"), nl.ndarray((8, 8), "float32", nl.shared_hbm)
 
@@ -114,7 +114,7 @@ def test_turns_of_a_loop_are_named_by_the_instruction_of_its_body():
 
 
 def test_nothing_is_inspected_unless_asked_for():
-    assert run(copied, X, target="trn2").inspection is None
+    assert run(copied, X, machine="trn2").inspection is None
 
 
 @both_ways
@@ -125,7 +125,7 @@ def test_a_result_that_nobody_wrote_is_refused(values, cores):
         return written, nl.ndarray((8, 8), "float32", nl.shared_hbm, name="forgotten")
 
     with pytest.raises(NkiValidationError, match="output 1, tensor 'forgotten'") as refusal:
-        run(Kernel(kernel)[cores], X, target="trn2", values=values)
+        run(Kernel(kernel)[cores], X, machine="trn2", values=values)
     assert "whatever was there before" in refusal.value.limit
 
 
@@ -133,7 +133,7 @@ def test_arguments_and_constants_may_be_returned():
     def kernel(x):
         return x, nl.shared_constant(X)
 
-    assert all(np.array_equal(out, X) for out in run(kernel, X, target="trn2").outputs)
+    assert all(np.array_equal(out, X) for out in run(kernel, X, machine="trn2").outputs)
 
 
 @pytest.mark.parametrize(("machine", "gib"), [(TRN1, 16), (TRN2, 24), (TRN3, 36)])
@@ -149,10 +149,10 @@ def test_hbm_has_a_capacity(machine, gib):
 
     argument = Spec((2, 2**30), "uint8")
     more = False
-    run(kernel, argument, target=machine, values=False)
+    run(kernel, argument, machine=machine, values=False)
     more = True
     with pytest.raises(MemoryLimitError, match="tensor 'scratch' of 1 bytes, beside") as refusal:
-        run(kernel, argument, target=machine, values=False)
+        run(kernel, argument, machine=machine, values=False)
     assert f"holds {gib * 2**30} bytes" in refusal.value.limit
     with pytest.raises(MemoryLimitError, match="tensor 'x'"):
-        run(kernel, Spec((gib + 1, 2**30), "uint8"), target=machine, values=False)
+        run(kernel, Spec((gib + 1, 2**30), "uint8"), machine=machine, values=False)

@@ -13,9 +13,9 @@ import nkisim.language as nl
 from nkisim.errors import MemoryLimitError, NkiValidationError, UnsupportedError
 from nkisim.machine import TRN1, TRN3
 from nkisim.numerics.dtypes import DTypeError
+from nkisim.running.environment import PRECISION_VARIABLE, TARGET_VARIABLE
 from nkisim.running.host_arrays import Spec
 from nkisim.running.kernel import Kernel, jit, run, simulate
-from nkisim.running.target import PRECISION_VARIABLE, TARGET_VARIABLE
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def no_environment(monkeypatch):
 
 
 def doubled(x):
-    """out = 2 x, by a matmul-free route every target has: load, cast, store."""
+    """out = 2 x, by a matmul-free route every machine has: load, cast, store."""
     out = nl.ndarray(x.shape, x.dtype, nl.shared_hbm)
     tile = nl.ndarray(x.shape, x.dtype)
     nisa.dma_copy(tile, x)
@@ -142,7 +142,7 @@ def test_two_cores_share_the_output(launch):
 
 
 def test_a_run_on_two_cores_has_a_trace_and_a_memory_of_each():
-    done = run(Kernel(halves)[2], X, target="trn2")
+    done = run(Kernel(halves)[2], X, machine="trn2")
     assert [trace.core for trace in done.traces] == [0, 1]
     assert [use.sbuf_peak_bytes_per_partition for use in done.memories] == [24, 24]
     with pytest.raises(NkiValidationError, match=r"a run on 2 cores(.|\n)*use \.traces\[core\]"):
@@ -377,7 +377,7 @@ def spec(array):
     return Spec(array.shape, array.dtype.name)
 
 
-def rolled(x):
+def looped(x):
     """A dynamic loop over row blocks, with a nested one, and a tile that lives across both."""
     out = nl.ndarray(x.shape, "bfloat16", nl.shared_hbm)
     kept = nl.ndarray((2, x.shape[1]), x.dtype)
@@ -427,7 +427,7 @@ def gathered(x):
 SAME_TRACE = {
     "straight": (Kernel(doubled), lambda x: 2 * x),
     "two cores": (Kernel(halves)[2], lambda x: 2 * x),
-    "rolled": (Kernel(rolled), lambda x: x),
+    "looped": (Kernel(looped), lambda x: x),
     "gathered": (Kernel(gathered), lambda x: x[[2, 2, 2, 2, 2]]),
     "matmul": (
         Kernel(matmul),
@@ -437,12 +437,12 @@ SAME_TRACE = {
 
 
 @pytest.mark.parametrize("name", SAME_TRACE)
-@pytest.mark.parametrize("target", ["trn2", "trn3"])
-def test_runs_with_and_without_values_leave_the_same_trace(name, target):
+@pytest.mark.parametrize("machine", ["trn2", "trn3"])
+def test_runs_with_and_without_values_leave_the_same_trace(name, machine):
     kernel, reference = SAME_TRACE[name]
     cores = kernel.lnc or 1
-    full = run(kernel, X, target=target, lnc=cores)
-    bare = run(kernel, spec(X), target=target, values=False, lnc=cores)
+    full = run(kernel, X, machine=machine, lnc=cores)
+    bare = run(kernel, spec(X), machine=machine, values=False, lnc=cores)
     assert [t.key() for t in full.traces] == [t.key() for t in bare.traces]
     assert full.memories == bare.memories
     assert full.output_shapes == bare.output_shapes
@@ -481,7 +481,7 @@ def test_a_shape_only_run_meets_the_same_limits():
 
     for x, values in ((X, True), (spec(X), False)):
         with pytest.raises(MemoryLimitError, match="alive in sbuf"):
-            run(kernel, x, target="trn2", values=values)
+            run(kernel, x, machine="trn2", values=values)
 
 
 def sixteenths(x):
@@ -505,10 +505,10 @@ def test_the_target_is_the_argument_else_the_environment_else_trn3(monkeypatch):
     assert run(doubled, X).machine is TRN3
     monkeypatch.setenv(TARGET_VARIABLE, "gen2")
     assert run(doubled, X).machine is TRN1
-    assert run(doubled, X, target="trn3").machine is TRN3
-    assert run(doubled, X, target=TRN3).machine is TRN3
+    assert run(doubled, X, machine="trn3").machine is TRN3
+    assert run(doubled, X, machine=TRN3).machine is TRN3
     monkeypatch.setenv(TARGET_VARIABLE, "trn9")
-    with pytest.raises(NkiValidationError, match="unknown target 'trn9'") as refusal:
+    with pytest.raises(NkiValidationError, match="unknown machine 'trn9'") as refusal:
         run(doubled, X)
     assert "trn1, trn2, trn3" in refusal.value.limit
 
@@ -518,8 +518,8 @@ def test_the_kernel_sees_its_target(monkeypatch):
         sizes.append(nl.tile_size.total_available_sbuf_size)
 
     sizes = []
-    for target in ("trn1", "inf2", "trn2", "gen3", "trn3", "gen4"):
-        simulate(kernel, target=target)(X)
+    for machine in ("trn1", "inf2", "trn2", "gen3", "trn3", "gen4"):
+        simulate(kernel, machine=machine)(X)
     assert sizes == [180224, 180224, 212984, 212984, 245752, 245752]
     monkeypatch.setenv(TARGET_VARIABLE, "trn1")
     assert nl.tile_size.total_available_sbuf_size == 180224

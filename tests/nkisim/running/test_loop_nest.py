@@ -20,10 +20,10 @@ def rng():
     return np.random.default_rng(22)
 
 
-def both_traces(kernel, *arrays, target="trn2"):
+def both_traces(kernel, *arrays, machine="trn2"):
     """The trace with values and the one without."""
-    with_values = run(kernel, *arrays, target=target)
-    without = run(kernel, *specs(*arrays), target=target, values=False)
+    with_values = run(kernel, *arrays, machine=machine)
+    without = run(kernel, *specs(*arrays), machine=machine, values=False)
     return with_values.trace, without.trace
 
 
@@ -66,7 +66,7 @@ def test_a_counter_is_an_offset_into_hbm(rng):
 
 def test_the_trace_holds_the_body_once(rng):
     x = rng.normal(size=(24, 10)).astype(np.float32)
-    trace = run(doubling, x, target="trn2").trace
+    trace = run(doubling, x, machine="trn2").trace
     (loop,) = loops(trace)
     assert (loop.trips, loop.step) == (6, 4)
     assert [instruction.op for instruction in loop.body] == [
@@ -90,7 +90,7 @@ def test_lower_bound_and_step_move_the_first_access(rng):
     result = result_of(kernel, x)
     np.testing.assert_array_equal(result[3:23], 2 * x[3:23])
     assert np.isnan(result[:3]).all()
-    trace = run(kernel, x, target="trn2").trace
+    trace = run(kernel, x, machine="trn2").trace
     assert loops(trace)[0].trips == 4
     assert loops(trace)[0].body[0].reads[0].offset == 3 * 10
     assert_traces_agree(kernel, x)
@@ -102,7 +102,7 @@ def test_what_follows_a_loop_of_one_iteration_is_recorded(rng):
     def kernel(x):
         return give(load(doubling(x)))
 
-    trace = run(kernel, x, target="trn2").trace
+    trace = run(kernel, x, machine="trn2").trace
     assert loops(trace)[0].trips == 1
     assert trace.executed_count == 3 + 3
     assert_traces_agree(kernel, x)
@@ -116,7 +116,7 @@ def test_a_loop_of_no_iteration_leaves_nothing(rng):
 
     assert [trace.items for trace in both_traces(kernel, x)] == [[], []]
     with pytest.raises(NkiValidationError, match=r"output 0, tensor .* is never written"):
-        run(lambda x: doubling(x, lower=8), x, target="trn2")
+        run(lambda x: doubling(x, lower=8), x, machine="trn2")
 
 
 def test_on_chip_tensors_are_indexed_by_a_counter(rng):
@@ -184,7 +184,7 @@ def test_the_tensors_of_a_body_take_their_room_once():
 
         nl.fori_loop(0, trips, body)
 
-    runs = [run(kernel, np.zeros(1, np.float32), trips, target="trn2") for trips in (1, 3)]
+    runs = [run(kernel, np.zeros(1, np.float32), trips, machine="trn2") for trips in (1, 3)]
     memories = [one.memory for one in runs]
     assert memories[0] == memories[1]
     assert memories[0].sbuf_peak_bytes_per_partition == 120_000
@@ -198,7 +198,7 @@ def test_a_register_is_a_bound(rng):
 
     np.testing.assert_array_equal(result_of(kernel, x)[4:20], 2 * x[4:20])
     assert_traces_agree(kernel, x)
-    assert loops(run(kernel, x, target="trn2").trace)[0].trips == 4
+    assert loops(run(kernel, x, machine="trn2").trace)[0].trips == 4
 
 
 def test_a_bound_from_memory_is_known_to_a_run_with_values_only(rng):
@@ -291,7 +291,7 @@ def test_a_bound_may_follow_the_counter_of_an_outer_loop(rng):
 
     for values in (True, False):
         with refused("memset", "must stay inside"):
-            run(too_far, *(x,) if values else specs(x), target="trn2", values=values)
+            run(too_far, *(x,) if values else specs(x), machine="trn2", values=values)
 
 
 def test_a_counter_is_copied_to_a_register_and_steps_with_its_loop(rng):
@@ -346,7 +346,7 @@ def test_a_counter_is_materialised_in_memory(rng, version, choose_nki):
 def test_an_offset_that_leaves_the_tensor_is_refused(rng, values):
     x = rng.normal(size=(22, 10)).astype(np.float32)  # the last block of 4 has 2 rows
     with refused("dma_copy", r"the view \(4, 10\) must stay inside"):
-        run(doubling, *(x,) if values else specs(x), target="trn2", values=values)
+        run(doubling, *(x,) if values else specs(x), machine="trn2", values=values)
 
 
 @pytest.mark.filterwarnings("ignore:dma_copy. oob_mode.skip in a device loop")
@@ -429,13 +429,13 @@ def test_the_body_of_a_while_loop_may_return_another_register(rng):
 def test_a_while_loop_needs_a_register_with_a_value():
     x, count = np.zeros((4, 6), np.float32), np.array([[4]], np.int32)
     with pytest.raises(UnsupportedError, match="an unset register has no value"):
-        run(counting(lambda _count: nisa.register_alloc()), x, count, target="trn2")
+        run(counting(lambda _count: nisa.register_alloc()), x, count, machine="trn2")
     for kernel in (
         counting(lambda _count: 3),
         counting(loaded, again=lambda _r, _left: None),
     ):
         with refused("nl.while_loop", "a register"):
-            run(kernel, x, count, target="trn2")
+            run(kernel, x, count, machine="trn2")
 
 
 def test_dynamic_range_is_the_old_spelling(rng, nki_0_6):
@@ -455,13 +455,13 @@ def test_dynamic_range_is_the_old_spelling(rng, nki_0_6):
 
     np.testing.assert_array_equal(result_of(kernel, x), x)
     assert_traces_agree(kernel, x)
-    assert [loop.trips for loop in loops(run(kernel, x, target="trn2").trace)] == [24, 2]
+    assert [loop.trips for loop in loops(run(kernel, x, machine="trn2").trace)] == [24, 2]
 
 
 def test_dynamic_range_is_refused_where_python_is_traced():
     kernel = looping_over(lambda: nl.dynamic_range(4))
     with refused("nl.dynamic_range", "Python's `for` cannot run on the device"):
-        run(kernel, np.zeros(1, np.float32), target="trn2")
+        run(kernel, np.zeros(1, np.float32), machine="trn2")
 
 
 def looping_over(make):
@@ -485,7 +485,7 @@ def looping(lower=0, upper=4, step=1, body=lambda _i: None):
 )
 def test_a_loop_is_refused_for(kernel, limit):
     with refused("nl.fori_loop", limit):
-        run(kernel, np.zeros(1, np.float32), target="trn2")
+        run(kernel, np.zeros(1, np.float32), machine="trn2")
 
 
 @pytest.mark.parametrize("values", [True, False])
@@ -493,7 +493,7 @@ def test_a_counter_is_read_only_in_nki_0_6(values, nki_0_6):
     kernel = looping(body=lambda i: nisa.register_move(i, 3))
     arrays = (np.zeros(1, np.float32),)
     with pytest.raises(nisa.NkiValidationError, match="write to a loop counter"):
-        run(kernel, *arrays if values else specs(*arrays), target="trn2", values=values)
+        run(kernel, *arrays if values else specs(*arrays), machine="trn2", values=values)
 
 
 @pytest.mark.parametrize("loop", ["fori_loop", "while_loop"])
@@ -506,7 +506,7 @@ def test_dynamic_loops_do_not_go_into_no_reorder(loop):
                 nl.while_loop(nisa.register_alloc(1), lambda r: r)
 
     with refused(f"nl.{loop}", "not supported by the compiler"):
-        run(kernel, np.zeros(1, np.float32), target="trn2")
+        run(kernel, np.zeros(1, np.float32), machine="trn2")
 
 
 def test_no_reorder_goes_into_a_dynamic_loop():
@@ -514,7 +514,7 @@ def test_no_reorder_goes_into_a_dynamic_loop():
         with nl.no_reorder():
             nisa.memset(nl.ndarray((1, 1), nl.float32, nl.sbuf), 0.0)
 
-    run(looping(body=body), np.zeros(1, np.float32), target="trn2")
+    run(looping(body=body), np.zeros(1, np.float32), machine="trn2")
 
 
 def accumulating(flag, *, inside):
@@ -553,7 +553,7 @@ def test_a_matmul_in_a_loop_has_to_say_what_it_does_to_an_outer_tile(values):
     arrays = (np.ones((32, 4), np.float32), np.ones((32, 6), np.float32))
     given = arrays if values else specs(*arrays)
     with refused("nc_matmul", "the body is compiled once"):
-        run(accumulating(None, inside=False), *given, target="trn2", values=values)
+        run(accumulating(None, inside=False), *given, machine="trn2", values=values)
 
 
 def test_order_is_not_stated_across_the_end_of_a_loop():
@@ -564,7 +564,7 @@ def test_order_is_not_stated_across_the_end_of_a_loop():
         nisa.memset(tile, 1.0).depends_on(inside[0])
 
     with refused("depends_on", "may not leave a dynamic loop"):
-        run(kernel, np.zeros(1, np.float32), target="trn2")
+        run(kernel, np.zeros(1, np.float32), machine="trn2")
 
 
 def sharing(first_of_core_1):
@@ -592,22 +592,22 @@ def test_races_are_found_in_every_iteration_of_a_loop(rng, values, monkeypatch):
     monkeypatch.delenv("NEURON_LOGICAL_NC_CONFIG")  # two cores
     x = rng.normal(size=(16, 5)).astype(np.float32)
     given = (x,) if values else specs(x)
-    run_ = run(sharing(8), *given, target="trn2", values=values)
+    run_ = run(sharing(8), *given, machine="trn2", values=values)
     if values:
         np.testing.assert_array_equal(run_.outputs, np.concatenate([x[:8], x[8:] + 1]))
     with pytest.raises(RaceError, match="unordered conflicting accesses"):
-        run(sharing(6), *given, target="trn2", values=values)
+        run(sharing(6), *given, machine="trn2", values=values)
 
 
 @pytest.mark.parametrize("change", ["longer", "shorter", "other"])
 def test_python_state_that_changes_the_body_is_refused(change):
-    """The device runs what was compiled: a body that differs from turn to turn cannot be."""
-    turns = []
+    """The device runs what was compiled: a body cannot differ from iteration to iteration."""
+    iterations = []
 
     def kernel():
         def body(_):
-            turns.append(None)
-            later = len(turns) > 1
+            iterations.append(None)
+            later = len(iterations) > 1
             copies = {"longer": 1 + later, "shorter": 2 - later, "other": 1}[change]
             for _ in range(copies):
                 nisa.tensor_scalar(tile, tile, nl.add, 1.0)
@@ -619,4 +619,4 @@ def test_python_state_that_changes_the_body_is_refused(change):
         nl.fori_loop(0, 4, body)
 
     with pytest.raises(NkiValidationError, match="every iteration runs the same instructions"):
-        run(kernel, target="trn2")
+        run(kernel, machine="trn2")

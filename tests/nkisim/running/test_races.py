@@ -77,8 +77,8 @@ def small_sendrecv(x):
     nisa.dma_copy(nl.ndarray((8, 6), "float32"), out[theirs : theirs + 8])
 
 
-def turns_without_a_second_barrier(x):
-    """What a core writes in a turn, the other may still read in the turn before."""
+def iterations_without_a_second_barrier(x):
+    """What a core writes in an iteration, the other may still read in the iteration before."""
     out = shared()
     mine, theirs = 8 * nl.program_id(0), 8 * other()
 
@@ -165,7 +165,7 @@ RACY = [
     barrier_on_another_tensor,
     barrier_on_half_of_the_tensor,
     small_sendrecv,
-    turns_without_a_second_barrier,
+    iterations_without_a_second_barrier,
     one_row_in_common,
     read_before_the_other_wrote,
     writes_into_the_argument_that_the_other_reads,
@@ -192,17 +192,17 @@ def test_the_same_races_are_found_whatever_the_data_are(kernel):
     rng = np.random.default_rng(0)
     shape = (16, 6)
     data = [rng.standard_normal(shape), np.ones(shape), np.zeros(shape)]
-    found = [run(Kernel(kernel)[2], np.float32(x), target="trn2", races="report") for x in data]
+    found = [run(Kernel(kernel)[2], np.float32(x), machine="trn2", races="report") for x in data]
     found.append(run(Kernel(kernel)[2], np.float32(data[0]), values=False, races="report"))
     assert found[0].races
-    if kernel not in (loops_that_meet_in_their_last_row, turns_without_a_second_barrier):
+    if kernel not in (loops_that_meet_in_their_last_row, iterations_without_a_second_barrier):
         assert found[3].races == found[0].races
     assert found[1].races == found[2].races == found[0].races
 
 
 def test_races_can_be_reported_instead_of_raised():
     x = np.zeros((16, 6), np.float32)
-    found = run(Kernel(one_row_in_common)[2], x, target="trn2", races="report")
+    found = run(Kernel(one_row_in_common)[2], x, machine="trn2", races="report")
     assert [race.tensor for race in found.races] == ["shared_0"]
     line = one_row_in_common.__code__.co_firstlineno + 2
     expected = f"writes bytes 0..191 in dma_copy (instruction 1, test_races.py:{line})"
@@ -295,7 +295,7 @@ def barriers_on_the_parts_that_are_used(x):
     nisa.dma_copy(nl.ndarray((8, 6), "float32"), out[theirs : theirs + 8])
 
 
-def turns_with_two_barriers(x):
+def iterations_with_two_barriers(x):
     out = shared()
     mine, theirs = 8 * nl.program_id(0), 8 * other()
 
@@ -308,8 +308,8 @@ def turns_with_two_barriers(x):
     nl.fori_loop(0, 3, body)
 
 
-def rows_of_a_turn_and_barriers(x):
-    """Turn i: core 0 writes row i, then core 1 reads it."""
+def rows_of_a_iteration_and_barriers(x):
+    """Iteration i: core 0 writes row i, then core 1 reads it."""
     out, tile = shared(), filled((1, 6))
 
     def body(i):
@@ -366,8 +366,8 @@ CLEAN = [
     sendrecv_orders_what_its_tiles_come_from_and_lead_to,
     a_barrier_on_the_engine_of_what_follows,
     barriers_on_the_parts_that_are_used,
-    turns_with_two_barriers,
-    rows_of_a_turn_and_barriers,
+    iterations_with_two_barriers,
+    rows_of_a_iteration_and_barriers,
     some_work_twice,
     closing_fence,
     private_scratch,

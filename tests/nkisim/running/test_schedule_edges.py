@@ -41,7 +41,7 @@ def test_a_schedule_adds_edges_and_changes_no_value():
 def test_a_schedule_takes_a_name_or_a_list_and_both_cores_obey(monkeypatch):
     monkeypatch.delenv("NEURON_LOGICAL_NC_CONFIG")
     kernel = Kernel(chain)[2].with_schedule([("set", "load"), ("store", ["set"])])
-    for trace in run(kernel, Spec((4, 6), "float32"), target="trn2", values=False).traces:
+    for trace in run(kernel, Spec((4, 6), "float32"), machine="trn2", values=False).traces:
         assert [i.after for i in trace.instructions()] == [(), (), (0,), (2,)]
     assert kernel.lnc == 2
 
@@ -161,4 +161,4 @@ def test_depends_on_takes_other_instructions(producer):
         handle.depends_on(handle if producer == "itself" else producer)
 
     with pytest.raises(NkiValidationError, match=f"depends_on: memset waits for {producer}"):
-        run(kernel, target="trn2")
+        run(kernel, machine="trn2")

@@ -37,7 +37,7 @@ def test_operators_on_a_tensor_name_the_instruction_to_use(python_operator, swap
         return python_operator(2, tile) if swapped else python_operator(tile, 2)
 
     with pytest.raises(NkiValidationError, match=r"a Python operator on NkiTensor(.|\n)*nisa\."):
-        run(kernel, target="trn2")
+        run(kernel, machine="trn2")
 
 
 @pytest.mark.parametrize("python_operator", [*BINARY, operator.eq, operator.ne])
@@ -63,4 +63,4 @@ def test_a_loop_counter_decides_nothing_in_python():
         return x
 
     with pytest.raises(NkiValidationError, match="compiled once, for every value of its counter"):
-        run(kernel, np.zeros((4, 4), np.float32), target="trn2")
+        run(kernel, np.zeros((4, 4), np.float32), machine="trn2")

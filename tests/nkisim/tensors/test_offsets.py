@@ -299,7 +299,7 @@ def test_a_free_dimension_of_size_1_may_be_selected_at_run_time(shape, pick, val
         return out
 
     x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
-    found = run(kernel, x, target="trn2", values=values)
+    found = run(kernel, x, machine="trn2", values=values)
     if values:
         assert np.array_equal(found.outputs, x)
 
@@ -310,4 +310,4 @@ def test_the_only_index_of_a_dimension_of_size_1_is_0():
         nisa.memset(tile.select(1, nisa.register_alloc(1)), 0.0)
 
     with pytest.raises(NkiValidationError):
-        run(kernel, target="trn2")
+        run(kernel, machine="trn2")

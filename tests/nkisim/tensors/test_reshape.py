@@ -15,7 +15,6 @@ from nkisim.tensors.reshape import (
     fill_minus_one,
     merged,
     permuted,
-    product,
     regroup,
     repeated,
     require_dim,
@@ -61,7 +60,6 @@ def test_row_major_strides_are_numpys(shape):
     assert [s for s, n in zip(row_major_strides(shape), shape, strict=True) if n > 1] == [
         s for s, n in zip(bytes_of, shape, strict=True) if n > 1
     ]
-    assert product(shape) == math.prod(shape)
 
 
 @examples(60)

@@ -29,7 +29,7 @@ def computed(expression, *values, dtype="int32"):
         return out
 
     arrays = [np.full((1, 1), value, TYPES[dtype]) for value in values]
-    return int(run(kernel, *arrays, target="trn2").outputs[0, 0])
+    return int(run(kernel, *arrays, machine="trn2").outputs[0, 0])
 
 
 EXPRESSIONS = (
@@ -139,7 +139,7 @@ def test_a_scalar_is_never_none():
 def test_what_is_loaded_is_one_signed_integer(shape, dtype, limit):
     array = np.zeros(shape, dtype)
     with refused("scalar_load", limit):
-        run(nisa.scalar_load, array, target="trn2")
+        run(nisa.scalar_load, array, machine="trn2")
 
 
 def storing(value, dtype="int32"):
@@ -157,7 +157,7 @@ def storing(value, dtype="int32"):
 )
 def test_what_is_stored_is_a_scalar_of_the_tiles_width(value, limit):
     with refused("scalar_store", limit):
-        run(storing(value), np.zeros(1, np.float32), target="trn2")
+        run(storing(value), np.zeros(1, np.float32), machine="trn2")
 
 
 @pytest.mark.parametrize("buffer", [nl.sbuf, nl.shared_hbm])
@@ -184,28 +184,28 @@ def test_no_engine_computes_with_int64():
 
     x = np.zeros((1, 1), np.int64)
     with refused("tensor_copy", "no engine computes with it"):
-        run(kernel, x, target="trn2")
+        run(kernel, x, machine="trn2")
 
     def cast(x):
         nisa.dma_copy(nl.ndarray((1, 1), nl.int32, nl.sbuf), x)
 
     with refused("dma_copy", "int64 is copied to int64 only"):
-        run(cast, x, target="trn2")
+        run(cast, x, machine="trn2")
 
 
 def test_scalars_are_not_in_nki_0_6(nki_0_6):
     x = np.zeros((1, 1), np.int32)
     with refused("scalar_load", "NKI 0.7 and its tracer"):
-        run(nisa.scalar_load, x, target="trn2")
+        run(nisa.scalar_load, x, machine="trn2")
     with pytest.raises(NkiValidationError, match=r"NKI 0\.6 does not have it"):
-        run(lambda x: x, x.astype(np.int64), target="trn2")
+        run(lambda x: x, x.astype(np.int64), machine="trn2")
 
     def counting(_x):
         kinds.append(nisa.VirtualRegister)
         nl.fori_loop(0, 1, lambda i: kinds.append(type(i)))
 
     kinds = []
-    run(counting, x, target="trn2")
+    run(counting, x, machine="trn2")
     assert kinds == [nisa.VirtualRegister] * 2
 
 
@@ -219,7 +219,7 @@ def test_the_counter_is_a_scalar_unless_a_bound_is_a_register():
         nl.fori_loop(nisa.register_alloc(0), 1, body)
         nl.fori_loop(0, nisa.register_alloc(1), body)
 
-    run(kernel, np.ones((1, 1), np.int32), target="trn2")
+    run(kernel, np.ones((1, 1), np.int32), machine="trn2")
     assert kinds == ["NkiScalar", "NkiScalar", "VirtualRegister", "VirtualRegister"]
 
 
@@ -242,7 +242,7 @@ def test_a_loop_bound_is_an_expression_of_32_bits():
     wanted[4:7:2] = 7
     np.testing.assert_array_equal(result_of(kernel, x, np.full((1, 1), 4, np.int32)), wanted)
     with refused("nl.fori_loop", "32 bits: compare-and-branch"):
-        run(kernel, x, np.full((1, 1), 4, np.int64), target="trn2")
+        run(kernel, x, np.full((1, 1), 4, np.int64), machine="trn2")
 
 
 def test_a_while_loop_counts_with_scalars():
@@ -290,7 +290,7 @@ def test_an_offset_follows_arithmetic_on_the_counter(expression):
     assert_traces_agree(kernel, x)
     first = expression(0) * 10
     step = (expression(1) - expression(0)) * 10
-    (loop,) = run(kernel, *specs(x), values=False, target="trn2").trace.items[1:]
+    (loop,) = run(kernel, *specs(x), values=False, machine="trn2").trace.items[1:]
     access = loop.body[0].reads[0]
     assert (access.offset, access.step, access.loop) == (first, step, loop.number)
 
@@ -300,7 +300,7 @@ def test_an_offset_follows_arithmetic_on_the_counter(expression):
 def test_an_offset_that_leaves_the_tensor_is_refused(expression, values):
     kernel, x = blocks(expression, 7)
     with refused("dma_copy", "must stay inside"):
-        run(kernel, *(x,) if values else specs(x), values=values, target="trn2")
+        run(kernel, *(x,) if values else specs(x), values=values, machine="trn2")
 
 
 def test_offsets_of_two_loops_add_up():
@@ -330,10 +330,10 @@ def test_on_chip_an_offset_has_32_bits():
         part = tile.ap([[8, 1], [1, 1]], scalar_offset=nisa.scalar_load(n), indirect_dim=1)
         nisa.tensor_copy(tile[:, 0:1], part)
 
-    run(kernel, np.zeros((1, 1), np.int32), target="trn2")
+    run(kernel, np.zeros((1, 1), np.int32), machine="trn2")
     for index in (kernel, lambda n: nl.ndarray((1, 8), nl.int32)[:, nl.ds(nisa.scalar_load(n), 2)]):
         with pytest.raises(NkiValidationError, match="an int64 scalar as offset into sbuf"):
-            run(index, np.zeros((1, 1), np.int64), target="trn2")
+            run(index, np.zeros((1, 1), np.int64), machine="trn2")
 
 
 GIB = 2**30
@@ -352,9 +352,9 @@ def test_an_int32_offset_reaches_4_gib(turns, refuses):
     x = Spec((6 * GIB // 4096, 1024), "float32")
     if refuses:
         with pytest.raises(NkiValidationError, match="32 bits of bytes: offsets below 4294967296"):
-            run(kernel, x, values=False, target="trn3")
+            run(kernel, x, values=False, machine="trn3")
     else:
-        run(kernel, x, values=False, target="trn3")
+        run(kernel, x, values=False, machine="trn3")
 
 
 def test_an_int64_offset_reaches_beyond():
@@ -366,9 +366,9 @@ def test_an_int64_offset_reaches_beyond():
         nisa.dma_copy(tile, x.ap([[1024, 1], [1, 1024]], scalar_offset=row, indirect_dim=0))
 
     x = Spec((6 * GIB // 4096, 1024), "float32")
-    run(kernel, x, True, values=False, target="trn2")
+    run(kernel, x, True, values=False, machine="trn2")
     with pytest.raises(NkiValidationError, match="load the offset as an int64 scalar"):
-        run(kernel, x, False, values=False, target="trn2")
+        run(kernel, x, False, values=False, machine="trn2")
 
 
 def test_scalars_move_into_registers_and_into_iota():
@@ -384,7 +384,7 @@ def test_scalars_move_into_registers_and_into_iota():
 
     assert result_of(kernel, np.full((1, 1), 9, np.int32)).tolist() == [[9, 11, 12, 13]]
     with pytest.raises(NkiValidationError, match="use the scalar itself"):
-        run(kernel, np.full((1, 1), 9, np.int64), target="trn2")
+        run(kernel, np.full((1, 1), 9, np.int64), machine="trn2")
 
 
 def test_loading_a_scalar_takes_as_long_as_loading_a_register():
@@ -399,6 +399,6 @@ def test_loading_a_scalar_takes_as_long_as_loading_a_register():
     n = np.zeros((1, 1), np.int32)
     times = []
     for kernel in (registers, scalars):
-        done = run(kernel, n, target="trn2")
+        done = run(kernel, n, machine="trn2")
         times.append(schedule(done.trace, nkisim.TRN2).makespan_ns)
     assert times[0] == times[1] > 0

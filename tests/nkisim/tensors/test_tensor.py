@@ -374,7 +374,7 @@ def test_assignment_copies_into_the_view():
         return out
 
     x = np.arange(24, dtype=np.float32).reshape(4, 6) + 0.5
-    done = run(kernel, x, target="trn2")
+    done = run(kernel, x, machine="trn2")
     expected = x.copy()
     expected[:, 3:6] = x[:, ::2]  # exact in bfloat16: at most 6 significant bits
     assert np.array_equal(done.outputs, expected)
@@ -395,4 +395,4 @@ def test_a_partition_step_is_refused_though_another_tile_has_the_same_strides():
         nisa.tensor_copy(dst, narrow[::2, :])
 
     with pytest.raises(NkiValidationError, match=r"src steps over partitions(.|\n)*stride 32"):
-        run(kernel, np.zeros(1, np.float32), target="trn2")
+        run(kernel, np.zeros(1, np.float32), machine="trn2")

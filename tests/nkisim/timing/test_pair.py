@@ -122,23 +122,23 @@ def test_a_core_in_company_is_never_faster(seed, meetings):
 
 @given(seed=seeds, meetings=st.integers(0, 3), trips=st.integers(1, 40))
 @FEW
-def test_loops_of_two_cores_take_what_all_their_turns_take(seed, meetings, trips):
+def test_loops_of_two_cores_take_what_all_their_iterations_take(seed, meetings, trips):
     traces = pair(seed, meetings, trips=trips)
     quick, every = (schedule_launch(traces, TRN2, extrapolate=how) for how in (True, False))
-    for one, all_turns in zip(quick, every, strict=True):
-        assert one.makespan_ns == approx(all_turns.makespan_ns, rel=0.01)
-        assert one.executed_instructions == all_turns.executed_instructions
-        assert one.busy_ns == approx(all_turns.busy_ns, rel=0.01)
+    for one, all_iterations in zip(quick, every, strict=True):
+        assert one.makespan_ns == approx(all_iterations.makespan_ns, rel=0.01)
+        assert one.executed_instructions == all_iterations.executed_instructions
+        assert one.busy_ns == approx(all_iterations.busy_ns, rel=0.01)
 
 
-def test_many_turns_of_two_cores_are_left_out():
+def test_many_iterations_of_two_cores_are_left_out():
     traces = [core(number, loop_of(1000, work(256), work(512))) for number in (0, 1)]
     for one in schedule_launch(traces, TRN2):
         assert len(one.events) < 20
         assert one.executed_instructions == 2000
 
 
-def test_loops_of_different_length_run_turn_by_turn():
+def test_loops_of_different_length_run_iteration_by_iteration():
     traces = [core(0, loop_of(30, work(256))), core(1, loop_of(10, work(256)), work(64))]
     found = schedule_launch(traces, TRN2)
     assert [one.executed_instructions for one in found] == [30, 11]
@@ -150,7 +150,7 @@ SLOWER = {
     "core_barrier_ns": 2.0,
     "dma_start_ns": 1.5,
     "hbm_bytes_per_ns": 0.3,
-    "loop_turn_ns": 3.0,
+    "loop_iteration_ns": 3.0,
     "semaphore_ns": 2.0,
     "vector_ghz": 0.5,
 }
@@ -187,7 +187,7 @@ def test_a_real_launch_has_one_clock():
         return out
 
     launch = Kernel(kernel)[2]
-    done = run(launch, Spec((2, 128, 512), "float32"), target="trn2", values=False)
+    done = run(launch, Spec((2, 128, 512), "float32"), machine="trn2", values=False)
     one, two = schedule_launch(done.traces, done.machine)
     assert one.makespan_ns == approx(two.makespan_ns)
     alone = schedule(done.traces[0], done.machine).makespan_ns

@@ -62,7 +62,7 @@ def test_the_bounds_hold_for_loops_with_their_cost(seed, trips):
     counted = [(one, trips if one.loop == loop.number else 1) for one in trace.instructions()]
     total = sum(alone_ns(one, TRN2) * times for one, times in counted)
     assert max(found.busy_ns.values()) <= found.makespan_ns
-    assert found.makespan_ns <= total + trips * TRN2.timing.loop_turn_ns
+    assert found.makespan_ns <= total + trips * TRN2.timing.loop_iteration_ns
 
 
 # Numbers that make things faster when they grow.

@@ -27,7 +27,7 @@ from nkisim.timing import schedule
 
 row_tiles, reading, repeats = int(sys.argv[1]), Reading[sys.argv[2]], int(sys.argv[3])
 a_t, b = Spec((64 * 128, row_tiles * 128), "bfloat16"), Spec((64 * 128, 8192), "bfloat16")
-done = run(matmul_kernel, a_t, b, 2, target="trn2", values=False)
+done = run(matmul_kernel, a_t, b, 2, machine="trn2", values=False)
 seconds = []
 for _ in range(repeats):
     begin = time.process_time()

@@ -16,12 +16,12 @@ LABEL = "modelled, trn2, constants 3, default reading"
 
 
 def counted_by_data(count):
-    """A loop whose number of turns is in memory."""
+    """A loop whose number of iterations is in memory."""
     tile = nl.ndarray((4, 4), nl.float32)
-    turns = nl.ndarray((1, 1), nl.int32)
-    nisa.dma_copy(turns, count)
+    iterations = nl.ndarray((1, 1), nl.int32)
+    nisa.dma_copy(iterations, count)
     register = nisa.register_alloc()
-    nisa.register_load(register, turns)
+    nisa.register_load(register, iterations)
 
     def body(_):
         nisa.memset(tile, 0.0)
@@ -31,8 +31,8 @@ def counted_by_data(count):
 
 def test_a_loop_of_unknown_length_is_named_in_the_label():
     count = np.array([[3]], np.int32)
-    known = run(counted_by_data, count, target="trn2")
-    unknown = run(counted_by_data, count, target="trn2", values=False)
+    known = run(counted_by_data, count, machine="trn2")
+    unknown = run(counted_by_data, count, machine="trn2", values=False)
     assert schedule(known.trace, TRN2).label == LABEL
     label = f"{LABEL}, 1 loop(s) of unknown length counted as one iteration"
     assert schedule(unknown.trace, TRN2).label == label

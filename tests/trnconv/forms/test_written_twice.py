@@ -110,5 +110,5 @@ def twice(x):
     ],
 )
 def test_what_counts(kernel, expected):
-    run = nkisim.run(kernel, np.ones((8, 8), np.float32), target="trn2", lnc=1)
+    run = nkisim.run(kernel, np.ones((8, 8), np.float32), machine="trn2", lnc=1)
     assert written_twice(run.trace) == expected

@@ -40,7 +40,7 @@ def add(a, b):
 @pytest.mark.parametrize("positions", [10, 3000, 100_000])
 def test_the_price_of_an_add_is_within_5_percent_of_its_schedule(positions, dtype, machine):
     spec = Spec((128, positions), dtype)
-    run = nkisim.run(nkisim.Kernel(add)[1], spec, spec, target=machine, lnc=1, values=False)
+    run = nkisim.run(nkisim.Kernel(add)[1], spec, spec, machine=machine, lnc=1, values=False)
     timeline = schedule(run.trace, run.machine)
     price = Pointwise(128 * positions, reads=2, dtype=dtype).price(machine)
     assert price.ns == pytest.approx(timeline.makespan_ns, rel=0.05)

@@ -41,7 +41,7 @@ def test_a_kernel_around_computes_with_packed_filters(sharded):
         return nkilib.conv3d(x, packed.inside(*tensors), padding=PADDING)
 
     cores = 2 if sharded else 1
-    y = nkisim.simulate(nkisim.Kernel(around)[cores], target="trn2")(x, *packed.tensors)
+    y = nkisim.simulate(nkisim.Kernel(around)[cores], machine="trn2")(x, *packed.tensors)
     assert (np.asarray(y) == forward(x, w, bias, SHAPE)).all()
 
 
@@ -53,7 +53,7 @@ def test_what_follows_in_the_kernel_reads_the_output():
         y = nkilib.conv3d(x, packed.inside(weights, biases, places), padding=PADDING)
         return doubled(y)
 
-    y = nkisim.simulate(nkisim.Kernel(around), target="trn2")(x, *packed.tensors)
+    y = nkisim.simulate(nkisim.Kernel(around), machine="trn2")(x, *packed.tensors)
     assert (np.asarray(y).reshape(1, 12, 1, 6, 10) == 2 * forward(x, w, bias, SHAPE)).all()
 
 
@@ -74,7 +74,7 @@ def test_a_norm_goes_into_the_filters():
     def around(x, *tensors):
         return nkilib.conv3d(x, packed.inside(*tensors), padding=PADDING)
 
-    y = nkisim.simulate(nkisim.Kernel(around), target="trn2")(x, *packed.tensors)
+    y = nkisim.simulate(nkisim.Kernel(around), machine="trn2")(x, *packed.tensors)
     assert (np.asarray(y) == forward(x, w, bias, SHAPE) - 1 + 3).all()
 
 
@@ -101,7 +101,7 @@ def test_what_is_not_packed_or_contradicts_the_packing_is_refused(error, match, 
         return eval(call, known | {"conv1d": nkilib.conv1d})  # noqa: S307 (a call of the table)
 
     with pytest.raises(error, match=match):
-        nkisim.simulate(nkisim.Kernel(around), target="trn2")(x, bias, *packed.tensors)
+        nkisim.simulate(nkisim.Kernel(around), machine="trn2")(x, bias, *packed.tensors)
 
 
 def test_every_packed_tensor_is_an_argument():

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
+from nkisim.lint.analysis.scope import Scope
 from nkisim.lint.checks import calls, expressions, references, statements
 from nkisim.lint.checks.check import Breach, breaches_at
 from nkisim.lint.checks.classes import class_breaches
 from nkisim.lint.checks.loops import loop_body_breaches
 from nkisim.lint.checks.signatures import signature_breaches
 from nkisim.lint.checks.tensor_names import repeated_name_breaches
-from nkisim.lint.scope import Scope
 
 REGISTERING = (calls, expressions, references, statements)
 

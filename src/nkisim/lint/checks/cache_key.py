@@ -3,11 +3,11 @@
 import ast
 from collections.abc import Iterator
 
-from nkisim.lint.annotations import annotated_types
-from nkisim.lint.bindings import parameters
+from nkisim.lint.analysis.annotations import annotated_types
+from nkisim.lint.analysis.bindings import parameters
+from nkisim.lint.analysis.definition import FUNCTION_NODES, Definition, dotted_names
 from nkisim.lint.checks.check import Breach
 from nkisim.lint.checks.classes import is_base
-from nkisim.lint.definition import FUNCTION_NODES, Definition, dotted_names
 
 
 def key_breaches(kernel: Definition) -> Iterator[tuple[Breach, Definition]]:

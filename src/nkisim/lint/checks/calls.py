@@ -3,10 +3,10 @@
 import ast
 from collections.abc import Iterator
 
+from nkisim.lint.analysis.kinds import Kind
+from nkisim.lint.analysis.scope import Scope
+from nkisim.lint.analysis.vocabulary import DICT_METHODS, LIST_METHODS, LIST_TRAPS
 from nkisim.lint.checks.check import Breach, check
-from nkisim.lint.kinds import Kind
-from nkisim.lint.scope import Scope
-from nkisim.lint.vocabulary import DICT_METHODS, LIST_METHODS, LIST_TRAPS
 
 _METHODS = {Kind.LIST: ("list", LIST_METHODS), Kind.DICT: ("dict", DICT_METHODS)}
 

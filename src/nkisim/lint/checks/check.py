@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from nkisim.lint.scope import Scope
+from nkisim.lint.analysis.scope import Scope
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 import ast
 from collections.abc import Iterator
 
+from nkisim.lint.analysis.definition import Definition, dotted_names
+from nkisim.lint.analysis.vocabulary import nki_name
 from nkisim.lint.checks.check import Breach
 from nkisim.lint.checks.signatures import decorator_breaches, is_allowed_on_class
-from nkisim.lint.definition import Definition, dotted_names
-from nkisim.lint.vocabulary import nki_name
 
 
 def class_breaches(node: ast.ClassDef, definition: Definition) -> Iterator[Breach]:

@@ -3,9 +3,9 @@
 import ast
 from collections.abc import Iterator
 
+from nkisim.lint.analysis.kinds import Kind
+from nkisim.lint.analysis.scope import Scope
 from nkisim.lint.checks.check import Breach, check
-from nkisim.lint.kinds import Kind
-from nkisim.lint.scope import Scope
 
 _INT32_MAX = 2**31 - 1
 _ALWAYS_TRUE = {Kind.DICT: "a dict", Kind.TENSOR: "a tensor"}

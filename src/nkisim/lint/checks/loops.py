@@ -3,18 +3,18 @@
 import ast
 from collections.abc import Iterator
 
-from nkisim.lint.bindings import own_nodes
-from nkisim.lint.checks.check import Breach, check
-from nkisim.lint.checks.statements import is_no_reorder
-from nkisim.lint.definition import FunctionNode, Role
-from nkisim.lint.kinds import RUN_TIME, SCALAR_OPERATORS, Kind
-from nkisim.lint.scope import Scope
-from nkisim.lint.vocabulary import (
+from nkisim.lint.analysis.bindings import own_nodes
+from nkisim.lint.analysis.definition import FunctionNode, Role
+from nkisim.lint.analysis.kinds import RUN_TIME, SCALAR_OPERATORS, Kind
+from nkisim.lint.analysis.scope import Scope
+from nkisim.lint.analysis.vocabulary import (
     DYNAMIC_RANGE,
     LOOP_BODY_POSITION,
     REGISTER_WRITERS,
     UNROLLED_RANGES,
 )
+from nkisim.lint.checks.check import Breach, check
+from nkisim.lint.checks.statements import is_no_reorder
 
 _NUMBER_BUILTINS = frozenset({"bool", "int", "float", "range", "abs", "min", "max", "divmod"})
 _DEVICE_LOOPS = frozenset({DYNAMIC_RANGE, *LOOP_BODY_POSITION})

@@ -4,10 +4,9 @@ import ast
 import builtins
 from collections.abc import Iterator
 
-from nkisim.lint.checks.check import Breach, check
-from nkisim.lint.definition import Sight, Target
-from nkisim.lint.scope import Scope
-from nkisim.lint.vocabulary import (
+from nkisim.lint.analysis.definition import Sight, Target
+from nkisim.lint.analysis.scope import Scope
+from nkisim.lint.analysis.vocabulary import (
     BUILTIN_REMEDIES,
     BUILTINS,
     MATH_NAMES,
@@ -15,6 +14,7 @@ from nkisim.lint.vocabulary import (
     is_standard_library,
     package_of,
 )
+from nkisim.lint.checks.check import Breach, check
 
 # Plain floats: the parser takes the value over.
 _NUMPY_CONSTANTS = frozenset({"numpy.inf", "numpy.nan", "numpy.pi", "numpy.e"})

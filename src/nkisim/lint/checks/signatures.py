@@ -3,9 +3,9 @@
 import ast
 from collections.abc import Callable, Iterator
 
+from nkisim.lint.analysis.definition import Definition, DefinitionNode, FunctionNode, dotted_names
+from nkisim.lint.analysis.vocabulary import is_jit
 from nkisim.lint.checks.check import Breach
-from nkisim.lint.definition import Definition, DefinitionNode, FunctionNode, dotted_names
-from nkisim.lint.vocabulary import is_jit
 
 _MUTABLE = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 

@@ -3,11 +3,11 @@
 import ast
 from collections.abc import Iterator
 
+from nkisim.lint.analysis.kinds import Kind
+from nkisim.lint.analysis.loop_bodies import loop_body_names
+from nkisim.lint.analysis.scope import Scope
+from nkisim.lint.analysis.vocabulary import NO_REORDER
 from nkisim.lint.checks.check import Breach, check
-from nkisim.lint.kinds import Kind
-from nkisim.lint.loop_bodies import loop_body_names
-from nkisim.lint.scope import Scope
-from nkisim.lint.vocabulary import NO_REORDER
 
 _UNREAD = {
     ast.ClassDef: "`class` inside a function",

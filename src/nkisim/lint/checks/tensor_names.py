@@ -4,11 +4,11 @@ import ast
 from collections.abc import Iterator
 from typing import TypeAlias
 
+from nkisim.lint.analysis.definition import FUNCTION_NODES
+from nkisim.lint.analysis.scope import Scope
+from nkisim.lint.analysis.vocabulary import ALLOCATORS
 from nkisim.lint.checks.check import Breach, check
 from nkisim.lint.checks.loops import is_device_loop
-from nkisim.lint.definition import FUNCTION_NODES
-from nkisim.lint.scope import Scope
-from nkisim.lint.vocabulary import ALLOCATORS
 
 Branch: TypeAlias = tuple[tuple[int, bool], ...]  # line of each `if` around, and which arm
 
@@ -18,7 +18,7 @@ def _name_in_loop(call: ast.Call, scope: Scope) -> Iterator[Breach]:
     name = _tensor_name(call, scope)
     loops = (node for node in scope.ancestors if isinstance(node, ast.For | ast.While))
     if name and any(not is_device_loop(loop, scope) for loop in loops):
-        yield Breach("N02", call, f"every turn of the loop names its tensor {name!r}")
+        yield Breach("N02", call, f"every iteration of the loop names its tensor {name!r}")
 
 
 def repeated_name_breaches(scope: Scope) -> Iterator[Breach]:

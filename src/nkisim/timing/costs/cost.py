@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from nkisim.enums import engine
 from nkisim.errors import UnsupportedError
 from nkisim.machine import Machine
-from nkisim.tensors.layout import MemoryRegion
+from nkisim.memory.layout import MemoryRegion
 from nkisim.trace import Access, Instruction
 
 

@@ -7,7 +7,7 @@ from math import lcm
 
 from nkisim.enums import dge_mode
 from nkisim.machine import V4, Machine
-from nkisim.tensors.layout import Layout
+from nkisim.memory.layout import Layout
 from nkisim.timing.costs.cost import Cost, Transfer, cost_rule
 from nkisim.trace import Access, Instruction
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from nkisim.enums import matmul_perf_mode
 from nkisim.machine import Machine
-from nkisim.tensors.layout import Layout
+from nkisim.memory.layout import Layout
 from nkisim.timing.costs.cost import Cost, cost_rule, innermost_stride_bytes
 from nkisim.trace import Access, Instruction
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nkisim.enums import engine
 from nkisim.machine import Machine
-from nkisim.tensors.layout import MemoryRegion
+from nkisim.memory.layout import MemoryRegion
 from nkisim.timing.costs import gpsimd_engine, scalar_engine, tensor_engine
 from nkisim.timing.costs.cost import Cost, cost_rule, full_size, streamed_elems
 from nkisim.trace import Access, Instruction

@@ -29,9 +29,10 @@ class Axis:
 
     def __init__(self, timeline: Timeline, left_px: float, right_px: float) -> None:
         self.end_ns = timeline.makespan_ns
-        longest = sorted(timeline.elisions, key=lambda one: -one.duration_ns)[:_MOST_CUTS]
+        longest = sorted(timeline.elisions, key=lambda elision: -elision.duration_ns)[:_MOST_CUTS]
         cuts = sorted(
-            (elision for elision in longest if elision.duration_ns > 0), key=lambda one: one.at_ns
+            (elision for elision in longest if elision.duration_ns > 0),
+            key=lambda elision: elision.at_ns,
         )
         self.drawn_ns = self.end_ns - sum(cut.duration_ns for cut in cuts)
         room_px = right_px - left_px - CUT_PX * len(cuts)

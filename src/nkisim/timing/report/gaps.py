@@ -38,7 +38,7 @@ class Gap:
     after: int
     cause: int
     elided_ns: float = 0.0  # extrapolated iterations in between in which the lane works too
-    loop_ns: float = 0.0  # the part in which everything drained at a turn of a loop
+    loop_ns: float = 0.0  # the part in which everything drained at an iteration of a loop
 
     @property
     def idle_ns(self) -> float:

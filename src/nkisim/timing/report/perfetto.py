@@ -112,7 +112,7 @@ def _cause(timeline: Timeline, row: int) -> str:
 
 
 def _iterations(timeline: Timeline) -> Iterator[Event]:
-    for elision in sorted(timeline.elisions, key=lambda one: one.at_ns):
+    for elision in sorted(timeline.elisions, key=lambda elision: elision.at_ns):
         each = time_text(elision.ns_per_iteration)
         yield {
             "ph": "X",

@@ -157,12 +157,12 @@ class _Picture:
                 (block.left_px, top), size, self.colours[block.op], self._tooltip(block, seam=seam)
             )
 
-    def _tooltip(self, one: Wide, *, seam: bool) -> str:
+    def _tooltip(self, block: Wide, *, seam: bool) -> str:
         if not self.tooltips:
             return ""
-        more = f" and {one.instructions - 1:,} more" if one.instructions > 1 else ""
-        words = f"{title(self.timeline.events, one.row)}{more}: {time_text(one.ns)}"
-        place = self.timeline.events.instructions[one.row].place
+        more = f" and {block.instructions - 1:,} more" if block.instructions > 1 else ""
+        words = f"{title(self.timeline.events, block.row)}{more}: {time_text(block.ns)}"
+        place = self.timeline.events.instructions[block.row].place
         if place is not None:
             words += f"\n{place.short}: {place.source}"
         return words if seam else f"waiting for {words}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nkisim.enums import engine
-from nkisim.tensors.layout import ON_CHIP
+from nkisim.memory.layout import ON_CHIP
 from nkisim.timing.timeline import Events
 from nkisim.trace import Access, Instruction
 

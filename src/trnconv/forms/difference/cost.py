@@ -86,7 +86,7 @@ def cost_of(plan: DifferencePlan) -> Cost:
     begin = _begin_ns(plan, one_of[most])
     straight = sum(spans[look].longest_ns * count for look, count in unrolled.items())
     total = kept.dma + (straight + begin if any(unrolled.values()) else 0.0)
-    loops = turns * (begin + timing.loop_turn_ns)
+    loops = turns * (begin + timing.loop_iteration_ns)
     total += loops + looped * spans[most].longest_ns
     if plan.is_fenced:
         outputs = plan.shape.batch * plan.shape.c_out * plan.shape.positions()

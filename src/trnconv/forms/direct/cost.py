@@ -85,7 +85,7 @@ def cost_of(plan: DirectPlan) -> Cost:
     work = _work(plan.but(body_blocks=1))
     program = program_of(plan)
     start, tail = work.ends_ns
-    loops = program.turns * (timing.loop_turn_ns + places_ns(timing) + start + tail)
+    loops = program.turns * (timing.loop_iteration_ns + places_ns(timing) + start + tail)
     loops += program.after * (start + tail)
     moved = work.moved
     issue = moved.dmas * issue_ns(timing, rolled=plan.rolled) / timing.dma_issue_queues

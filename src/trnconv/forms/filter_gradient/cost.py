@@ -59,7 +59,7 @@ def cost_of(plan: FilterGradientPlan) -> Cost:
         "dma latency": _block_count(plan) * latency,  # dy waits for the block before the last one
     }
     first = _first_ns(plan, max(busy["gpsimd"], busy["dma"]) / _block_count(plan))
-    loops = turns * (timing.loop_turn_ns + latency + first + cold)
+    loops = turns * (timing.loop_iteration_ns + latency + first + cold)
     begin = (
         2 * latency + cold + (first if plan.has_sheets or (plan.by_dma and plan.rolled) else 0.0)
     )

@@ -238,7 +238,7 @@ def likely_ns(plan: MinimalPlan, budget: int) -> float:
     if static > budget:
         # Each kind of block is a loop of its own.
         begin_ns += len(sized.kinds) * (sized.begin_ns + sized.weights.moved)
-        begin_ns += static / budget * (sized.begin_ns + plan.target.timing.loop_turn_ns)
+        begin_ns += static / budget * (sized.begin_ns + plan.target.timing.loop_iteration_ns)
     waited = max(*busy.values(), busy["tensor"] + _NOT_HIDDEN * beyond)
     return waited + begin_ns + _TRAFFIC_WEIGHT * busy["dma"]
 

@@ -103,7 +103,7 @@ def _followed_turn(score: Score) -> TurnPace:
     ends = turn.block_ends
     return TurnPace(
         begin_ns=weights.done,
-        pause_ns=float(score.machine.timing.loop_turn_ns),
+        pause_ns=float(score.machine.timing.loop_iteration_ns),
         body_ns=turn.done,
         block_ns=(ends[-1] - ends[0]) / (len(ends) - 1),
         lost_ns=(turn.begun or 0.0) + turn.done - turn.multiplied,

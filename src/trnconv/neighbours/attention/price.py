@@ -120,7 +120,7 @@ def _row(recipe: AttentionRecipe, row: QueryRow, clock: Clock, ends: _Ends) -> L
     work += fill + cold if ends.fills else max(0.0, fill - 2 * pace - copied) + cold
     work += copied + (drain if ends.drains else 0.0)
     looped = row.turns > 1
-    pause = clock.timing.loop_turn_ns if looped else 0.0
+    pause = clock.timing.loop_iteration_ns if looped else 0.0
     bytes_moved = row.turns * 2 * recipe.shape[2] * (2 * row.count + 2 * row.keys)
     busy[HBM] = clock.hbm(bytes_moved)
     length = _length(recipe, row)

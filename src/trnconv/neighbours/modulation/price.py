@@ -63,7 +63,7 @@ def _stretch(
     once = {SCALAR: table} if table else {}
     turn = chain_ns(widths, lambda _: stages)
     first = chain_ns(widths, lambda _: stages, once)
-    pause = clock.timing.loop_turn_ns if turns > 1 else 0.0
+    pause = clock.timing.loop_iteration_ns if turns > 1 else 0.0
     busy = {resource: turns * steps * ns for resource, ns in busy_of(stages).items()}
     low = recipe.low_rows * recipe.low[2]
     moved = turns * steps * 2 * item * recipe.shape[0] * (recipe.width + low)

@@ -29,10 +29,10 @@ def test_every_instruction_has_a_rule_and_every_rule_an_instruction():
     assert set(RULES) == set(contracts()) | WITHOUT_CONTRACT
 
 
-@pytest.mark.parametrize("target", sorted(MACHINES))
+@pytest.mark.parametrize("name", sorted(MACHINES))
 @pytest.mark.parametrize("op", sorted(RULES))
-def test_a_rule_knows_every_engine_of_its_instruction(op, target):
-    machine = MACHINES[target].read(Reading.default)
+def test_a_rule_knows_every_engine_of_its_instruction(op, name):
+    machine = MACHINES[name].read(Reading.default)
     found = contracts().get(op)
     for where in found.engines if found else (engine.sync,):
         reads = [whole((32, 32), "bfloat16") for _ in range(2)]

@@ -39,13 +39,13 @@ def test_a_contiguous_tile_is_one_descriptor_a_partition():
 
 
 @pytest.mark.parametrize(
-    ("target", "rate", "floor"), [("trn1", 17, 64 / 17), ("trn2", 23, 43), ("trn3", 33, 30)]
+    ("machine", "rate", "floor"), [("trn1", 17, 64 / 17), ("trn2", 23, 43), ("trn3", 33, 30)]
 )
-def test_every_generation_has_its_rate_and_its_floor(target, rate, floor):
+def test_every_generation_has_its_rate_and_its_floor(machine, rate, floor):
     """On trn1 descriptors are built beforehand, and those have no floor: 64 B are 64 B."""
-    large = copy(whole((128, 512)), whole((128, 512), region=HBM), target=target).transfer
+    large = copy(whole((128, 512)), whole((128, 512), region=HBM), machine=machine).transfer
     assert large.ns_each == approx(2048 / rate + 10)
-    small = copy(whole((128, 16)), whole((128, 16), region=HBM), target=target).transfer
+    small = copy(whole((128, 16)), whole((128, 16), region=HBM), machine=machine).transfer
     assert small.ns_each == approx(floor + 10)
 
 
@@ -203,19 +203,19 @@ def test_issuing_in_the_other_readings(reading, none, hwdge, swdge):
 
 
 @pytest.mark.parametrize(
-    ("target", "mode"), [("trn1", "none"), ("trn2", "hwdge"), ("trn3", "hwdge")]
+    ("machine", "mode"), [("trn1", "none"), ("trn2", "hwdge"), ("trn3", "hwdge")]
 )
-def test_what_the_compiler_is_taken_to_choose(target, mode):
+def test_what_the_compiler_is_taken_to_choose(machine, mode):
     tiles = whole((128, 512)), whole((128, 512), region=HBM)
-    assert copy(*tiles, target=target).busy_ns == ISSUE[mode]
-    unknown = copy(*tiles, target=target, dge_mode=dge_mode.unknown)
+    assert copy(*tiles, machine=machine).busy_ns == ISSUE[mode]
+    unknown = copy(*tiles, machine=machine, dge_mode=dge_mode.unknown)
     assert unknown.busy_ns == ISSUE[mode]
 
 
 def test_a_hardware_loop_cannot_use_descriptors_made_before():
     tiles = [whole((128, 512))], [whole((128, 512), region=HBM)]
-    assert cost("dma_copy", DMA, *tiles, target="trn1", loop=0).busy_ns == ISSUE["swdge"]
-    assert cost("dma_copy", DMA, *tiles, target="trn2", loop=0).busy_ns == ISSUE["hwdge"]
+    assert cost("dma_copy", DMA, *tiles, machine="trn1", loop=0).busy_ns == ISSUE["swdge"]
+    assert cost("dma_copy", DMA, *tiles, machine="trn2", loop=0).busy_ns == ISSUE["hwdge"]
 
 
 def test_only_software_gathers_and_one_offset_is_no_gather():
@@ -224,7 +224,7 @@ def test_only_software_gathers_and_one_offset_is_no_gather():
     assert cost("dma_copy", DMA, [dst], [src, rows]).busy_ns == ISSUE["swdge"]
     assert cost("dma_copy", DMA, [dst], [src, offset]).busy_ns == ISSUE["hwdge"]
     src.anywhere = True
-    assert cost("dma_copy", DMA, [dst], [src, offset], target="trn1").busy_ns == ISSUE["swdge"]
+    assert cost("dma_copy", DMA, [dst], [src, offset], machine="trn1").busy_ns == ISSUE["swdge"]
 
 
 def test_a_transpose_runs_at_a_share_of_the_rate():
@@ -245,11 +245,11 @@ def test_a_small_transpose_meets_the_floor():
     assert cost("dma_transpose", DMA, [dst], [src]).transfer.ns_each == approx(43 + 10)
 
 
-@pytest.mark.parametrize(("target", "rate"), [("trn2", 23 * 0.5), ("trn3", 33)])
-def test_adding_copies_every_source_at_half_rate_before_trn3(target, rate):
+@pytest.mark.parametrize(("machine", "rate"), [("trn2", 23 * 0.5), ("trn3", 33)])
+def test_adding_copies_every_source_at_half_rate_before_trn3(machine, rate):
     dst = whole((128, 512))
     sources = [whole((128, 512), region=HBM), whole((128, 512))]
-    found = cost("dma_compute", DMA, [dst], sources, target=target, indirect=False)
+    found = cost("dma_compute", DMA, [dst], sources, machine=machine, indirect=False)
     assert found.transfer.descriptors == 2 * 128
     assert found.transfer.ns_each == approx(2048 / rate + 10)
     assert found.transfer.hbm_bytes == 128 * 512 * 4
@@ -275,7 +275,7 @@ def test_a_gather_in_a_kernel_is_seen():
         return out
 
     specs = Spec((1000, 256), "float32"), Spec((64, 1), "int32")
-    done = run(kernel, *specs, target="trn2", values=False)
+    done = run(kernel, *specs, machine="trn2", values=False)
     plain, gather, store = (cost_of(one, TRN2) for one in done.trace.instructions())
     assert [plain.busy_ns, gather.busy_ns, store.busy_ns] == [600, 900, 600]
     assert gather.transfer.descriptors == 64

@@ -13,9 +13,9 @@ approx = pytest.approx
 
 
 @pytest.mark.parametrize("op", ["iota", "affine_select"])
-@pytest.mark.parametrize(("target", "ghz"), [("trn1", 1.4), ("trn2", 1.2)])
-def test_a_pattern_is_written_at_one_element_a_cycle(op, target, ghz):
-    found = cost(op, POOL, [whole((128, 512))], [], target=target)
+@pytest.mark.parametrize(("machine", "ghz"), [("trn1", 1.4), ("trn2", 1.2)])
+def test_a_pattern_is_written_at_one_element_a_cycle(op, machine, ghz):
+    found = cost(op, POOL, [whole((128, 512))], [], machine=machine)
     assert found.busy_ns == approx((150 + 512) / ghz)
     assert found.latency_ns == found.busy_ns
 

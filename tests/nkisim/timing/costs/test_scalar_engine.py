@@ -13,15 +13,15 @@ ACT = engine.scalar
 approx = pytest.approx
 
 
-def activation(n, op="exp", *, instruction="activation", writes=(), target="trn2", **how):
+def activation(n, op="exp", *, instruction="activation", writes=(), machine="trn2", **how):
     writes = [whole((128, n)), *writes]
-    return cost(instruction, ACT, writes, [whole((128, n))], target=target, op=op, **how)
+    return cost(instruction, ACT, writes, [whole((128, n))], machine=machine, op=op, **how)
 
 
 @pytest.mark.parametrize("instruction", ["activation", "activate2"])
-@pytest.mark.parametrize(("target", "ghz"), [("trn1", 1.4), ("trn2", 1.2), ("trn3", 1.2)])
-def test_every_function_runs_at_one_element_a_cycle(instruction, target, ghz):
-    found = activation(512, instruction=instruction, target=target)
+@pytest.mark.parametrize(("machine", "ghz"), [("trn1", 1.4), ("trn2", 1.2), ("trn3", 1.2)])
+def test_every_function_runs_at_one_element_a_cycle(instruction, machine, ghz):
+    found = activation(512, instruction=instruction, machine=machine)
     assert found.busy_ns == approx((512 + 48) / ghz)
     assert found.latency_ns == approx((512 + 250) / ghz)
 
@@ -67,7 +67,7 @@ def test_functions_need_their_table_and_simple_ones_need_none(op, table):
 
 @pytest.mark.parametrize("op", ["tensor_copy", "tensor_scalar"])
 @pytest.mark.parametrize(
-    ("target", "dtype", "cycles"),
+    ("machine", "dtype", "cycles"),
     [
         ("trn2", "float32", 512),
         ("trn2", "bfloat16", 512),
@@ -76,9 +76,9 @@ def test_functions_need_their_table_and_simple_ones_need_none(op, table):
         ("trn3", "int16", 512),
     ],
 )
-def test_copies(op, target, dtype, cycles):
+def test_copies(op, machine, dtype, cycles):
     dst, src = whole((128, 512), dtype), whole((128, 512), dtype)
-    found = cost(op, ACT, [dst], [src], target=target)
+    found = cost(op, ACT, [dst], [src], machine=machine)
     assert found.busy_ns == approx((cycles + 48) / 1.2)
     assert found.table is None
 
@@ -89,19 +89,19 @@ def test_a_copy_with_a_run_time_offset_takes_600_cycles_at_least():
     assert found.busy_ns == approx((600 + 48) / 1.2)
 
 
-@pytest.mark.parametrize(("target", "shared"), [("trn1", True), ("trn2", False), ("trn3", False)])
-def test_only_on_trn1_the_port_to_psum_is_shared(target, shared):
+@pytest.mark.parametrize(("machine", "shared"), [("trn1", True), ("trn2", False), ("trn3", False)])
+def test_only_on_trn1_the_port_to_psum_is_shared(machine, shared):
     """A1: Vector and Scalar engine take turns there; what stays in SBUF is not concerned."""
     in_psum, in_sbuf = whole((128, 64), region=PSUM), whole((128, 64))
     for op, where in (("activation", engine.scalar), ("tensor_scalar", engine.vector)):
-        assert cost(op, where, [in_sbuf], [in_psum], target=target, op="copy").psum is shared
-        assert not cost(op, where, [in_sbuf], [in_sbuf], target=target, op="copy").psum
+        assert cost(op, where, [in_sbuf], [in_psum], machine=machine, op="copy").psum is shared
+        assert not cost(op, where, [in_sbuf], [in_sbuf], machine=machine, op="copy").psum
     bold = cost(
         "activation",
         engine.scalar,
         [in_sbuf],
         [in_psum],
-        target=target,
+        machine=machine,
         reading=Reading.optimistic,
         op="copy",
     )

@@ -20,16 +20,16 @@ PE = engine.tensor
 approx = pytest.approx
 
 
-def matmul(k, m, n, dtype="bfloat16", *, target="trn2", moving=None, **options):
+def matmul(k, m, n, dtype="bfloat16", *, machine="trn2", moving=None, **options):
     stationary = whole((k, m), dtype)
     moving = whole((k, n), dtype) if moving is None else moving
     dst = whole((m, n), "float32", PSUM)
-    return cost("nc_matmul", PE, [dst], [stationary, moving], target=target, **options)
+    return cost("nc_matmul", PE, [dst], [stationary, moving], machine=machine, **options)
 
 
-@pytest.mark.parametrize(("target", "ghz"), [("trn1", 2.45), ("trn2", 2.4), ("trn3", 2.4)])
-def test_a_bf16_matmul_streams_one_column_a_cycle(target, ghz):
-    found = matmul(128, 128, 512, target=target)
+@pytest.mark.parametrize(("machine", "ghz"), [("trn1", 2.45), ("trn2", 2.4), ("trn3", 2.4)])
+def test_a_bf16_matmul_streams_one_column_a_cycle(machine, ghz):
+    found = matmul(128, 128, 512, machine=machine)
     assert found.busy_ns == approx(512 / ghz)
     assert found.latency_ns == approx((512 + 395) / ghz)
     assert found.gap_ns == approx(16 / ghz)
@@ -112,7 +112,7 @@ def test_an_mx_matmul_does_four_rows_in_the_time_of_one():
     )
     scales = whole((128, 128), "uint8"), whole((128, 512), "uint8")
     dst = whole((128, 512), "float32", PSUM)
-    found = cost("nc_matmul_mx", PE, [dst], [stationary, moving, *scales], target="trn3")
+    found = cost("nc_matmul_mx", PE, [dst], [stationary, moving, *scales], machine="trn3")
     assert found.busy_ns == approx(512 / 2.4)
     assert found.weight_load_ns == approx(32 / 2.4)
     assert found.flops == 2 * 512 * 128 * 512
@@ -128,7 +128,7 @@ def test_a_moving_operand_with_a_wide_stride_takes_two_cycles_a_column():
 
 
 @pytest.mark.parametrize(
-    ("target", "dtype", "cycles"),
+    ("machine", "dtype", "cycles"),
     [
         ("trn2", "bfloat16", 128),
         ("trn2", "float32", 2 * 128),
@@ -136,10 +136,10 @@ def test_a_moving_operand_with_a_wide_stride_takes_two_cycles_a_column():
         ("trn1", "float32", 4 * 128),
     ],
 )
-def test_a_transpose_streams_its_partitions(target, dtype, cycles):
+def test_a_transpose_streams_its_partitions(machine, dtype, cycles):
     data, dst = whole((128, 128), dtype), whole((128, 128), dtype, PSUM)
-    found = cost("nc_transpose", PE, [dst], [data], target=target)
-    ghz = {"trn1": 2.45, "trn2": 2.4}[target]
+    found = cost("nc_transpose", PE, [dst], [data], machine=machine)
+    ghz = {"trn1": 2.45, "trn2": 2.4}[machine]
     assert found.busy_ns == approx(cycles / ghz)
     assert found.weight_load_ns == approx(32 / ghz)
     assert found.flops == 0
@@ -208,7 +208,7 @@ def test_a_real_kernel_records_what_the_rule_needs():
         nisa.dma_copy(out, result)
         return out
 
-    done = run(kernel, Spec((128, 512), "bfloat16"), target="trn2", values=False)
+    done = run(kernel, Spec((128, 512), "bfloat16"), machine="trn2", values=False)
     found = [cost_of(one, done.machine) for one in done.trace.instructions()]
     assert found[1].busy_ns == approx(512 / 2.4)
     assert found[1].flops == 2 * 128 * 128 * 512

@@ -14,12 +14,12 @@ GHZ = {"trn1": 1.12, "trn2": 0.96, "trn3": 1.2}
 approx = pytest.approx
 
 
-def busy(cycles, target="trn2"):
-    return approx(max(64, cycles + 48) / GHZ[target])
+def busy(cycles, machine="trn2"):
+    return approx(max(64, cycles + 48) / GHZ[machine])
 
 
-def latency(cycles, target="trn2"):
-    return approx(max(64, cycles + 48, cycles + 150) / GHZ[target])
+def latency(cycles, machine="trn2"):
+    return approx(max(64, cycles + 48, cycles + 150) / GHZ[machine])
 
 
 def copy(dst, src, **how):
@@ -74,9 +74,9 @@ def test_a_scalar_operand_does_not_spoil_a_fast_mode():
 
 def test_trn1_has_no_fast_mode_and_trn3_has_one_for_fp8():
     narrow = whole((128, 512), "bfloat16"), whole((128, 512), "bfloat16")
-    assert copy(*narrow, target="trn1").busy_ns == busy(512, "trn1")
+    assert copy(*narrow, machine="trn1").busy_ns == busy(512, "trn1")
     fp8 = whole((128, 512), "float8_e4m3"), whole((128, 512), "float8_e4m3")
-    assert copy(*fp8, target="trn3").busy_ns == busy(512 / 4, "trn3")
+    assert copy(*fp8, machine="trn3").busy_ns == busy(512 / 4, "trn3")
 
 
 def test_an_operand_off_a_4_byte_boundary_loses_one_mode():
@@ -112,7 +112,7 @@ def test_an_innermost_stride_above_16_bytes_halves_the_rate():
     ],
 )
 def test_the_stride_rule_holds_for_every_instruction(op, cycles):
-    found = cost(op, DVE, [whole((128, 256))], [strided((128, 256), "float32", 5)], target="trn3")
+    found = cost(op, DVE, [whole((128, 256))], [strided((128, 256), "float32", 5)], machine="trn3")
     assert found.busy_ns == busy(cycles, "trn3")
 
 
@@ -122,18 +122,18 @@ def test_a_copy_with_a_run_time_offset_takes_600_cycles_at_least():
     assert copy(large, large, dynamic=True).busy_ns == busy(1024)
 
 
-@pytest.mark.parametrize("target", ["trn1", "trn2"])
-def test_memset_writes_16_bit_zeros_twice_as_fast(target):
+@pytest.mark.parametrize("machine", ["trn1", "trn2"])
+def test_memset_writes_16_bit_zeros_twice_as_fast(machine):
     def memset(dtype, *, zero):
-        return cost("memset", DVE, [whole((128, 512), dtype)], target=target, zero=zero).busy_ns
+        return cost("memset", DVE, [whole((128, 512), dtype)], machine=machine, zero=zero).busy_ns
 
-    assert memset("bfloat16", zero=True) == busy(256, target)
-    assert memset("bfloat16", zero=False) == busy(512, target)
-    assert memset("float32", zero=True) == busy(512, target)
+    assert memset("bfloat16", zero=True) == busy(256, machine)
+    assert memset("bfloat16", zero=False) == busy(512, machine)
+    assert memset("float32", zero=True) == busy(512, machine)
 
 
 @pytest.mark.parametrize(
-    ("target", "op", "dtypes", "regions", "factor"),
+    ("machine", "op", "dtypes", "regions", "factor"),
     [
         ("trn2", "add", ("float32",) * 3, (SBUF, SBUF, SBUF), 2),
         ("trn2", "add", ("float32",) * 3, (SBUF, PSUM, SBUF), 1),
@@ -147,20 +147,20 @@ def test_memset_writes_16_bit_zeros_twice_as_fast(target):
         ("trn1", "add", ("float32",) * 3, (SBUF, SBUF, PSUM), 1),
     ],
 )
-def test_two_inputs(target, op, dtypes, regions, factor):
+def test_two_inputs(machine, op, dtypes, regions, factor):
     dst, one, two = (
         whole((128, 384), dtype, region) for dtype, region in zip(dtypes, regions, strict=True)
     )
-    found = cost("tensor_tensor", DVE, [dst], [one, two], target=target, op=op)
-    assert found.busy_ns == busy(factor * 384, target)
-    fused = cost("scalar_tensor_tensor", DVE, [dst], [one, two], target=target, op0="max", op1=op)
-    assert fused.busy_ns == busy(factor * 384, target)
+    found = cost("tensor_tensor", DVE, [dst], [one, two], machine=machine, op=op)
+    assert found.busy_ns == busy(factor * 384, machine)
+    fused = cost("scalar_tensor_tensor", DVE, [dst], [one, two], machine=machine, op0="max", op1=op)
+    assert fused.busy_ns == busy(factor * 384, machine)
 
 
 def test_two_inputs_on_trn1_need_contiguous_operands_to_be_fast():
     strided_one = strided((128, 384), "bfloat16", 2)
     dst, two = whole((128, 384), "bfloat16"), whole((128, 384), "bfloat16")
-    found = cost("tensor_tensor", DVE, [dst], [strided_one, two], target="trn1", op="add")
+    found = cost("tensor_tensor", DVE, [dst], [strided_one, two], machine="trn1", op="add")
     assert found.busy_ns == busy(2 * 384, "trn1")
 
 
@@ -232,7 +232,7 @@ def test_a_reciprocal_takes_2_6_cycles_an_element_or_8_read_pessimistically():
     [("exponential", ((128, 512), "bfloat16")), ("quantize_mx", ((128, 128), "float8_e4m3fn_x4"))],
 )
 def test_four_elements_a_cycle_on_trn3(op, dst):
-    found = cost(op, DVE, [whole(*dst)], [whole((128, 512), "bfloat16")], target="trn3")
+    found = cost(op, DVE, [whole(*dst)], [whole((128, 512), "bfloat16")], machine="trn3")
     assert found.busy_ns == busy(512 / 4, "trn3")
 
 

@@ -58,7 +58,7 @@ def test_engines_and_directions_of_dma():
 
 
 def test_extrapolated_loops():
-    assert report_of(by_hand.rolled())["extrapolated_loops"] == [
+    assert report_of(by_hand.looped())["extrapolated_loops"] == [
         {"at_ns": 17_000, "duration_ns": 42_000, "iterations": 7, "ns_per_iteration": 6000}
     ]
     assert report_of(by_hand.pipeline())["extrapolated_loops"] == []
@@ -77,6 +77,6 @@ def keys_of(value):
 
 def test_fractions_have_their_unit_in_the_name():
     units = ("_ns", "_share", "_per_s", "ns_per_iteration", "_by_cause")
-    numbers = [key for key, value in keys_of(report_of(by_hand.rolled())) if type(value) is float]
+    numbers = [key for key, value in keys_of(report_of(by_hand.looped())) if type(value) is float]
     assert numbers
     assert [key for key in numbers if not key.endswith(units)] == []

@@ -69,7 +69,7 @@ def test_the_longest_waits_name_both_instructions():
 
 
 def test_extrapolated_iterations_wait_like_the_one_they_repeat():
-    vector = uses(by_hand.rolled())["vector"]
+    vector = uses(by_hand.looped())["vector"]
     assert vector.instructions == 10
     assert vector.idle_ns_by_cause == pytest.approx(
         {
@@ -81,7 +81,7 @@ def test_extrapolated_iterations_wait_like_the_one_they_repeat():
 
 
 def test_time_between_iterations_is_loop_overhead():
-    loads = uses(by_hand.rolled())["dma loads"]
+    loads = uses(by_hand.looped())["dma loads"]
     assert (loads.instructions, loads.occupied_ns) == (10, 5000)
     assert loads.idle_ns_by_cause == pytest.approx(
         {
@@ -104,20 +104,20 @@ def gaps_by_lane(timeline):
 
 
 def test_a_gap_across_extrapolated_iterations_is_only_idle_outside_of_them():
-    last = gaps_by_lane(by_hand.rolled())["vector"][-1]
+    last = gaps_by_lane(by_hand.looped())["vector"][-1]
     assert (last.begin_ns, last.end_ns, last.elided_ns) == (12_700, 60_000, 42_000)
     assert last.idle_ns == 60_000 - 12_700 - 42_000
 
 
 def test_a_lane_without_work_in_a_loop_is_idle_while_the_loop_runs():
-    timeline = by_hand.rolled()
+    timeline = by_hand.looped()
     first, last = gaps_by_lane(timeline)["dma stores"]
     assert (first.elided_ns, first.idle_ns, last.idle_ns) == (0, 59_000, 100)
     assert list(reasons(first, timeline.events)) == [("loop overhead", 59_000)]
 
 
 def test_nested_extrapolated_loops_multiply():
-    timeline = by_hand.rolled()
+    timeline = by_hand.looped()
     inner = by_hand.Elision(0.0, 0.0, 3, 0.0, 5, 6)
     outer = by_hand.Elision(0.0, 0.0, 7, 0.0, 4, 6)
     nested = by_hand.Rows()
@@ -126,7 +126,7 @@ def test_nested_extrapolated_loops_multiply():
     assert list(times) == [1, 1, 1, 1, 8, 4 * 8, 1]
 
 
-@pytest.mark.parametrize("case", [by_hand.pipeline, by_hand.rolled, lambda: by_hand.many(50)])
+@pytest.mark.parametrize("case", [by_hand.pipeline, by_hand.looped, lambda: by_hand.many(50)])
 def test_busy_and_idle_time_add_up_to_the_makespan(case):
     timeline = case()
     for use in explain(timeline):

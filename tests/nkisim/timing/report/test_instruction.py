@@ -31,7 +31,7 @@ def instruction_of(view_of, region):
         nisa.dma_copy(tile, view)
 
     spec = Spec((8, 24), "float32")
-    (copy,) = run(kernel, spec, target="trn2", values=False).trace.instructions()
+    (copy,) = run(kernel, spec, machine="trn2", values=False).trace.instructions()
     return copy
 
 
@@ -72,7 +72,7 @@ def test_large_tensors_stay_small_pictures():
         nisa.dma_copy(tile, x[:, :, 0::2])
 
     spec = Spec((128, 8, 1024), "bfloat16")
-    (copy,) = run(kernel, spec, target="trn2", values=False).trace.instructions()
+    (copy,) = run(kernel, spec, machine="trn2", values=False).trace.instructions()
     picture = svg_instruction(copy)
     assert len(picture) < 1_000_000
     assert any("the first 20,000 runs are drawn" in words for words in words_of(picture))
@@ -87,7 +87,7 @@ def test_a_loop_says_that_it_moves_on():
         nl.fori_loop(0, 8, body)
 
     (copy,) = run(
-        kernel, Spec((8, 24), "float32"), target="trn2", lnc=1, values=False
+        kernel, Spec((8, 24), "float32"), machine="trn2", lnc=1, values=False
     ).trace.instructions()
     words = words_of(svg_instruction(copy))
     assert any("+24 elements in each iteration" in w for w in words)

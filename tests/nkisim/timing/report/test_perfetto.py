@@ -9,7 +9,7 @@ import pytest
 import hand_built_timeline as by_hand
 from nkisim.timing.report import write_perfetto
 
-CASES = {"pipeline": by_hand.pipeline, "rolled": by_hand.rolled}
+CASES = {"pipeline": by_hand.pipeline, "looped": by_hand.looped}
 
 
 def trace_of(timeline, folder):
@@ -91,7 +91,7 @@ def test_a_function_table_load_is_an_event_of_its_own(tmp_path):
 
 
 def test_extrapolated_iterations_are_one_event(tmp_path):
-    threads = threads_of(trace_of(by_hand.rolled(), tmp_path))
+    threads = threads_of(trace_of(by_hand.looped(), tmp_path))
     (event,) = threads["extrapolated loop iterations"]
     assert event["name"] == "7 iterations of 6.00 us, extrapolated"
     assert (event["ts"], event["dur"], event["args"]["iterations"]) == (17.0, 42.0, 7)

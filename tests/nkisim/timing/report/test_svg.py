@@ -13,7 +13,7 @@ from nkisim.timing.report.density import Span, shapes
 from nkisim.timing.report.palette import colours
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
-CASES = {"pipeline": by_hand.pipeline, "rolled": by_hand.rolled, "many": lambda: by_hand.many(5000)}
+CASES = {"pipeline": by_hand.pipeline, "looped": by_hand.looped, "many": lambda: by_hand.many(5000)}
 LEFT_PX, RIGHT_PX = 132, 1104  # of the lanes
 SEAM_PX = 0.6
 
@@ -80,7 +80,7 @@ def test_the_axis_has_round_numbers_and_a_unit():
 
 
 def test_extrapolated_iterations_are_cut_out_and_named():
-    timeline = by_hand.rolled()
+    timeline = by_hand.looped()
     found = words(picture(timeline))
     assert {"7 iterations", "of 6.00 us", "extrapolated"} <= set(found)
     axis = Axis(timeline, 0.0, 1000.0)
@@ -90,8 +90,8 @@ def test_extrapolated_iterations_are_cut_out_and_named():
     assert axis.x_px(60_000) == pytest.approx(1000)
 
 
-def test_an_axis_never_turns_back():
-    axis = Axis(by_hand.rolled(), 100.0, 900.0)
+def test_an_axis_never_iterations_back():
+    axis = Axis(by_hand.looped(), 100.0, 900.0)
     places = [axis.x_px(ns) for ns in range(-100, 60_200, 50)]
     assert places == sorted(places)
     assert (places[0], places[-1]) == (100, pytest.approx(900))

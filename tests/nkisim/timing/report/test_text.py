@@ -6,7 +6,7 @@ import hand_built_timeline as by_hand
 from nkisim.timing.report import text_report
 from nkisim.timing.report.words import time_text
 
-CASES = {"pipeline": by_hand.pipeline, "rolled": by_hand.rolled}
+CASES = {"pipeline": by_hand.pipeline, "looped": by_hand.looped}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -51,7 +51,7 @@ def test_gaps_and_waits():
 
 
 def test_extrapolated_iterations_are_named():
-    report = text_report(by_hand.rolled(), "rolled")
+    report = text_report(by_hand.looped(), "looped")
     assert "instructions  3 static (3 as the compiler counts); 21 executed" in report
     assert "7 iterations of 6.00 us from 17.00 us on, 42.00 us in all" in report
     assert "extrapolated" not in text_report(by_hand.pipeline(), "pipeline")

@@ -317,7 +317,7 @@ def run_recipe(plan, recipe, x, dy):
         dy.reshape(plan.shape.batch, plan.shape.c_out, *plan.shape.out_sizes()),
         *pack(lower(plan)),
         recipe,
-        target=plan.machine,
+        machine=plan.machine,
     ).outputs[0]
 
 

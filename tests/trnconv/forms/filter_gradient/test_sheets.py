@@ -209,7 +209,7 @@ def test_moved_copies_of_dy_matter_to_their_taps():
     x, dy = integers(shape, "bfloat16")
     lowered = lower(plan)
     found = [
-        nkisim.run(Kernel(kernel), x, dy, *pack(lowered), recipe, target="trn2").outputs[0]
+        nkisim.run(Kernel(kernel), x, dy, *pack(lowered), recipe, machine="trn2").outputs[0]
         for recipe in (lowered.recipe, moved_copies_alike(lowered.recipe))
     ]
     taps = (found[0] != found[1]).reshape(20, 3, 3, 3, 40)  # frame, column, row tap, channel

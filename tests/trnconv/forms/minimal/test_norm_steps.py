@@ -206,7 +206,7 @@ def test_no_device_rule_is_broken(name):
     scales = Spec(plan.scales_spec().shape, "float32")
     arguments = program.arguments(tuple(specs[:count]), tuple(specs[count:]), None, None, scales)
     kernel = Kernel(program.kernel(count))[1]
-    done = simulated(kernel, *arguments, target="trn2", lnc=1, values=False, rules=EVERY_RULE)
+    done = simulated(kernel, *arguments, machine="trn2", lnc=1, values=False, rules=EVERY_RULE)
     assert done.rules == ()
     assert abs(cost_of(plan).instructions / done.trace.compiler_count - 1) < 0.1
 

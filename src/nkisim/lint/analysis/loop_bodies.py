@@ -2,9 +2,9 @@
 
 import ast
 
-from nkisim.lint.definition import FunctionNode, Role
-from nkisim.lint.kinds import Resolve
-from nkisim.lint.vocabulary import LOOP_BODY_POSITION, nki_name
+from nkisim.lint.analysis.definition import FunctionNode, Role
+from nkisim.lint.analysis.kinds import Resolve
+from nkisim.lint.analysis.vocabulary import LOOP_BODY_POSITION, nki_name
 
 _ROLES = {"fori_loop": Role.FORI_BODY, "while_loop": Role.WHILE_BODY}
 

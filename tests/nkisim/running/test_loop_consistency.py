@@ -1,4 +1,4 @@
-"""Loop bodies are traced once: Python state that changes from turn to turn is found."""
+"""Loop bodies are traced once: Python state that changes from iteration to iteration is found."""
 
 from pathlib import Path
 
@@ -27,11 +27,11 @@ def tiles(count, shape=(4, 8)):
 
 
 def number_that_counts():
-    tile, turns = tiles(1)[0], []
+    tile, iterations = tiles(1)[0], []
 
     def body(_):
-        turns.append(None)
-        nisa.memset(tile, float(len(turns)))  # a counter as a value
+        iterations.append(None)
+        nisa.memset(tile, float(len(iterations)))  # a counter as a value
 
     nl.fori_loop(0, 4, body)
 
@@ -46,7 +46,7 @@ def option_that_counts():
     nl.fori_loop(0, 4, body)
 
 
-def tiles_in_turn():
+def tiles_in_iteration():
     ring, used = tiles(2), [0]
 
     def body(_):
@@ -56,7 +56,7 @@ def tiles_in_turn():
     nl.fori_loop(0, 4, body)
 
 
-def columns_in_turn():
+def columns_in_iteration():
     tile, column = tiles(1)[0], [0]
 
     def body(_):
@@ -67,14 +67,14 @@ def columns_in_turn():
 
 
 def state_in_the_inner_loop():
-    tile, turns = tiles(1)[0], []
+    tile, iterations = tiles(1)[0], []
 
     def inner(_):
-        nisa.memset(tile, float(len(turns)))  # a counter of the outer loop
+        nisa.memset(tile, float(len(iterations)))  # a counter of the outer loop
 
     def outer(_):
         nl.fori_loop(0, 2, inner)
-        turns.append(None)
+        iterations.append(None)
 
     nl.fori_loop(0, 3, outer)
 
@@ -91,23 +91,23 @@ def offset_that_counts():
 
 
 def more_and_more():
-    tile, turns = tiles(1)[0], []
+    tile, iterations = tiles(1)[0], []
 
     def body(_):
-        turns.append(None)
-        for _turn in turns:
-            nisa.memset(tile, 0.0)  # once more in every turn
+        iterations.append(None)
+        for _iteration in iterations:
+            nisa.memset(tile, 0.0)  # once more in every iteration
 
     nl.fori_loop(0, 4, body)
 
 
 def while_that_counts():
-    tile, left, turns = tiles(1)[0], nl.zeros((1, 1), nl.int32), []
+    tile, left, iterations = tiles(1)[0], nl.zeros((1, 1), nl.int32), []
     nisa.memset(left, 3)
 
     def body(register):
-        turns.append(None)
-        nisa.memset(tile, float(len(turns)))  # a counter of a while loop
+        iterations.append(None)
+        nisa.memset(tile, float(len(iterations)))  # a counter of a while loop
         nisa.tensor_scalar(left, left, nl.subtract, 1)
         nisa.register_load(register, left)
         return register
@@ -120,21 +120,24 @@ def while_that_counts():
 CHANGING = {
     "a counter as a value": (number_that_counts, r"memset with value=2.0, .* had 1.0"),
     "a counter as a scale": (option_that_counts, r"activation with scale=0.5, .* had 1.0"),
-    "a tile out of a list": (tiles_in_turn, "memset with dst='sbuf_1'"),
-    "a column that moves": (columns_in_turn, "from element 1 on, where the first one had"),
+    "a tile out of a list": (tiles_in_iteration, "memset with dst='sbuf_1'"),
+    "a column that moves": (columns_in_iteration, "from element 1 on, where the first one had"),
     "a counter of the outer loop": (state_in_the_inner_loop, "memset with value=1.0"),
     "a counter in a scalar": (offset_that_counts, "dma_copy with src="),
-    "once more in every turn": (more_and_more, "memset, where the first one issued nothing more"),
+    "once more in every iteration": (
+        more_and_more,
+        "memset, where the first one issued nothing more",
+    ),
     "a counter of a while loop": (while_that_counts, "memset with value=2.0"),
 }
 
 
 @both_ways
 @pytest.mark.parametrize("name", CHANGING)
-def test_state_that_changes_from_turn_to_turn_is_refused_with_the_line(name, values):
+def test_state_that_changes_from_iteration_to_iteration_is_refused_with_the_line(name, values):
     kernel, message = CHANGING[name]
     with pytest.raises(NkiValidationError, match=message) as refusal:
-        run(kernel, target="trn2", values=values)
+        run(kernel, machine="trn2", values=values)
     assert "the body is traced once" in refusal.value.limit
     assert (refusal.value.file, refusal.value.line) == (str(HERE), line_of(name))
 
@@ -144,7 +147,7 @@ def state_that_starts_over():
 
     def body(_):
         used[0] = 0
-        for _turn in range(4):
+        for _iteration in range(4):
             nisa.memset(ring[used[0] % 2], float(used[0]))
             used[0] += 1
 
@@ -152,10 +155,10 @@ def state_that_starts_over():
 
 
 def state_that_reaches_nothing():
-    tile, turns = tiles(1)[0], []
+    tile, iterations = tiles(1)[0], []
 
     def body(_):
-        turns.append(None)
+        iterations.append(None)
         nisa.memset(tile, float("nan"))
 
     nl.fori_loop(0, 4, body)
@@ -179,8 +182,8 @@ def data_that_changes():
 @pytest.mark.parametrize(
     "kernel", [state_that_starts_over, state_that_reaches_nothing, data_that_changes]
 )
-def test_what_every_turn_does_alike_is_accepted(kernel, values):
-    run(kernel, target="trn2", values=values)
+def test_what_every_iteration_does_alike_is_accepted(kernel, values):
+    run(kernel, machine="trn2", values=values)
 
 
 @both_ways
@@ -195,26 +198,26 @@ def test_a_tensor_of_the_body_cannot_be_read_after_the_loop(values):
         nisa.tensor_copy(tiles(1)[0], made[0])  # after the loop
 
     with pytest.raises(NkiValidationError, match="body of a hardware loop allocated") as refusal:
-        run(kernel, target="trn2", values=values)
+        run(kernel, machine="trn2", values=values)
     assert refusal.value.line == line_of("after the loop")
     assert refusal.value.remedy == "allocate the tensor before the loop"
 
 
 @both_ways
-def test_a_tensor_of_the_body_cannot_be_read_in_the_next_turn(values):
+def test_a_tensor_of_the_body_cannot_be_read_in_the_next_iteration(values):
     def kernel():
         kept, sink = [nl.zeros((4, 8), nl.float32)], tiles(1)[0]
 
         def body(_):
-            nisa.tensor_copy(sink, kept[0])  # what the turn before made
+            nisa.tensor_copy(sink, kept[0])  # what the iteration before made
             kept[0] = nl.zeros((4, 8), nl.float32)
 
         nl.fori_loop(0, 3, body)
 
     with pytest.raises(NkiValidationError) as refusal:
-        run(kernel, target="trn2", values=values)
+        run(kernel, machine="trn2", values=values)
     assert "body of a hardware loop allocated" in str(refusal.value)
-    assert refusal.value.line == line_of("what the turn before made")
+    assert refusal.value.line == line_of("what the iteration before made")
 
 
 @both_ways
@@ -232,6 +235,6 @@ def test_a_tensor_of_the_outer_body_lives_in_the_inner_one(values):
         return out
 
     x = np.arange(32, dtype=np.float32).reshape(4, 8)
-    done = run(kernel, x, target="trn2", values=values)
+    done = run(kernel, x, machine="trn2", values=values)
     if values:
         np.testing.assert_array_equal(done.outputs, x + 2)

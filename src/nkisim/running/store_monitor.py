@@ -2,8 +2,8 @@
 
 A store counts as read with its first byte, so that setting a tile to zero before loading into the
 middle of it is none; and an instruction of two results with one that is read is none either. Only
-runs with values are watched: a shape-only run goes through a loop once, and does not see what the
-next turn reads.
+runs with values are monitored: a shape-only run goes through a loop once, and does not see what the
+next iteration reads.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nkisim.memory.footprint import Runs, joined, runs_of, view_at
 from nkisim.running.provenance import KEEPING
-from nkisim.tensors.footprint import Runs, joined, runs_of, view_at
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -63,14 +63,14 @@ class _StoredBytes:
     bytes: Runs
 
 
-class StoreWatch:
+class StoreMonitor:
     """Follows stores until their first reader."""
 
     def __init__(self) -> None:
         self._parts: dict[Storage, list[_StoredBytes]] = {}
         self._overwritten: list[tuple[_Store, Instruction]] = []
 
-    def watch(
+    def record(
         self,
         core: int,
         instruction: Instruction,

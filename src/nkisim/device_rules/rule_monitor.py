@@ -1,4 +1,4 @@
-"""RuleWatch: the device rules that a run breaks: refused, warned about once, or noted."""
+"""RuleMonitor: the device rules that a run breaks: refused, warned about once, or noted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TouchedRule:
         return f"{self.rule.name} ({self.rule.strength.name}, {self.state.value}): {self.what}"
 
 
-class RuleWatch:
+class RuleMonitor:
     """The broken rules of one core."""
 
     def __init__(self, machine: Machine, switches: Switches) -> None:

@@ -6,7 +6,7 @@ import nki.language as nl
 TILES = 4  # copied in one iteration
 
 
-def rolled_copy(x: nl.NkiTensor) -> nl.NkiTensor:
+def looped_copy(x: nl.NkiTensor) -> nl.NkiTensor:
     """A copy of x [rows, columns]; rows in whole iterations of TILES tiles."""
     side, columns = nl.tile_size.pmax, x.shape[1]
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)

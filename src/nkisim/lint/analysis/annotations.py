@@ -3,9 +3,9 @@
 import ast
 from collections.abc import Iterator
 
-from nkisim.lint.definition import dotted_names
-from nkisim.lint.kinds import KIND_OF_TYPE, Kind, Resolve
-from nkisim.lint.vocabulary import TENSOR_ANNOTATIONS, nki_name
+from nkisim.lint.analysis.definition import dotted_names
+from nkisim.lint.analysis.kinds import KIND_OF_TYPE, Kind, Resolve
+from nkisim.lint.analysis.vocabulary import TENSOR_ANNOTATIONS, nki_name
 
 
 def annotated_types(annotation: ast.expr | None) -> Iterator[ast.expr]:

@@ -20,27 +20,27 @@ def default_machine() -> Machine:
     return find_machine(name) if name else TRN3
 
 
-def logical_cores(machine: Machine, asked: int | None) -> int:
+def logical_cores(machine: Machine, lnc: int | None) -> int:
     """Cores of the logical NeuronCore that kernels are compiled for.
 
     As asked, else as NEURON_LOGICAL_NC_CONFIG says, else the machine's default: 2 from trn2 on.
     """
-    given: object = asked
-    name = f"lnc={asked!r}"
-    if asked is None:
+    cores: object = lnc
+    name = f"lnc={lnc!r}"
+    if lnc is None:
         text = os.environ.get(LNC_VARIABLE)
         if text is None:
             return machine.lnc_max
-        given = int(text) if text.isdigit() else text
+        cores = int(text) if text.isdigit() else text
         name = f"{LNC_VARIABLE}={text}"
-    if not isinstance(given, int) or isinstance(given, bool) or not 1 <= given <= machine.lnc_max:
+    if not isinstance(cores, int) or isinstance(cores, bool) or not 1 <= cores <= machine.lnc_max:
         refuse(
             "nkisim.run",
             f"{name} on {machine.name}",
             f"1..{machine.lnc_max} cores of a logical NeuronCore",
             "pass one of them, or leave it out",
         )
-    return given
+    return cores
 
 
 def machine_in_use() -> Machine:

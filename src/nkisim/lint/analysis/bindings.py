@@ -4,10 +4,10 @@ import ast
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from nkisim.lint.annotations import annotated_kind
-from nkisim.lint.definition import FUNCTION_NODES, FunctionNode, Role
-from nkisim.lint.kinds import Kind, Look, Resolve, join, kind_of
-from nkisim.lint.vocabulary import DYNAMIC_RANGE, TENSOR_OPERANDS, nki_name
+from nkisim.lint.analysis.annotations import annotated_kind
+from nkisim.lint.analysis.definition import FUNCTION_NODES, FunctionNode, Role
+from nkisim.lint.analysis.kinds import Kind, Look, Resolve, join, kind_of
+from nkisim.lint.analysis.vocabulary import DYNAMIC_RANGE, TENSOR_OPERANDS, nki_name
 
 Binding: TypeAlias = tuple[str, ast.expr | Kind]  # a name, and a value or the kind of one
 

@@ -1,6 +1,6 @@
 """What both cores of a launch did, in the order in which nkisim ran it.
 
-A trace holds the body of a loop once; this log holds every turn that was run, because an order
+A trace holds the body of a loop once; this log holds every iteration that was run, because an order
 between two cores may depend on it. It is kept for launches on two cores only.
 """
 
@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nkisim.tensors.footprint import Runs, View, joined, runs_of, view_at, views_meet
-from nkisim.tensors.layout import MemoryRegion
+from nkisim.memory.footprint import Runs, View, joined, runs_of, view_at, views_meet
+from nkisim.memory.layout import MemoryRegion
 from nkisim.tensors.registers import RunTimeValue
 from nkisim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
     from types import FrameType
 
+    from nkisim.memory.layout import Layout
     from nkisim.memory.storage import Storage
-    from nkisim.tensors.layout import Layout
     from nkisim.trace import Access, Instruction, Loop
 
 Arguments = tuple[tuple[str, Any], ...]
@@ -42,7 +42,7 @@ class Touch(NamedTuple):
 
     @property
     def trips(self) -> int:
-        """Turns the touch stands for: those of its loop, unless every turn was run."""
+        """Iterations the touch stands for: those of its loop, unless every iteration was run."""
         loop = self.loop
         return 1 if loop is None or loop.meets else loop.trips or 1
 
@@ -88,10 +88,10 @@ def _view(touch: Touch) -> View:
 
 @functools.lru_cache(maxsize=256)
 def _runs_of_rows(rows: tuple[tuple[Layout, int], ...]) -> Runs:
-    found = [runs_of(layout).moved(at * layout.itemsize_bytes) for layout, at in rows]
+    row_runs = [runs_of(layout).moved(at * layout.itemsize_bytes) for layout, at in rows]
     none = np.zeros(0, np.int64)
-    starts = np.concatenate([none, *(runs.starts for runs in found)])
-    return joined(starts, np.concatenate([none, *(runs.ends for runs in found)]))
+    starts = np.concatenate([none, *(runs.starts for runs in row_runs)])
+    return joined(starts, np.concatenate([none, *(runs.ends for runs in row_runs)]))
 
 
 class Event:
@@ -128,7 +128,7 @@ class Event:
         return self.instruction.label
 
 
-class JointLog:
+class AccessLog:
     """The events of both cores."""
 
     def __init__(self) -> None:
@@ -165,16 +165,16 @@ def arguments_of_call(frame: FrameType | None) -> Arguments:
     Numbers, operators and lists do not all enter the trace, yet they decide about values. They are
     taken where the call has them: in the outermost function of the instruction set around `frame`.
     """
-    found = None
+    outermost = None
     while frame is not None and frame.f_globals.get("__name__", "").startswith("nkisim."):
         if frame.f_globals["__name__"].startswith(_INSTRUCTIONS):
-            found = frame
-        elif found is not None:
+            outermost = frame
+        elif outermost is not None:
             break
         frame = frame.f_back
-    if found is None:
+    if outermost is None:
         return ()
-    code, values = found.f_code, found.f_locals
+    code, values = outermost.f_code, outermost.f_locals
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     return tuple([(name, _frozen(values[name])) for name in names if name in values])
 

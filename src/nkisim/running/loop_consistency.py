@@ -1,7 +1,7 @@
-"""Turns of a device loop: the body is traced once, so every later turn must repeat the first.
+"""Loop consistency: a body is traced once, so every later iteration must repeat the first.
 
 Running a body again is how nkisim gets its values; a compiler runs it once. Whatever Python state
-makes a turn differ from the first one, by a number, a tile or a branch, would be lost there.
+makes an iteration differ from the first one, by a number, a tile or a branch, would be lost there.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Issued:
 
 
 class Body:
-    """What the first turn of a loop issued, in order; loops inside are bodies of their own.
+    """What the first iteration of a loop issued, in order; loops inside are bodies of their own.
 
-    An inner loop that the first turn did not enter is None: nothing is known of its body.
+    An inner loop that the first iteration did not enter is None: nothing is known of its body.
     """
 
     __slots__ = ("entries",)
@@ -48,7 +48,7 @@ class Body:
 
 
 class OpenLoop:
-    """A loop that is running: its record, the items around it, and how far its turn has come."""
+    """A loop that is running: its record, the items around it, and how far it has come."""
 
     __slots__ = (
         "allocated",
@@ -56,24 +56,28 @@ class OpenLoop:
         "checking",
         "count",
         "first",
+        "iteration",
+        "iterations",
         "loop",
         "outside",
         "position",
-        "turn",
-        "turns",
     )
 
     def __init__(self, loop: Loop, outside: list[Item], body: Body | None, *, first: bool) -> None:
         self.loop = loop
         self.outside = outside
-        self.body = body  # None: the body is not known, so turns are not compared
-        self.first = first  # the turn that is running is the one that others are held against
+        self.body = body  # None: the body is not known, so iterations are not compared
+        self.first = first  # the iteration that is running is the one that others are held against
         self.position = 0
-        self.turns = 0  # that have ended
-        self.checking = False  # the turn that is running is held against the first, and that is all
+        self.iterations = 0  # that have ended
+        self.checking = (
+            False  # the iteration that is running is held against the first, and that is all
+        )
         self.count: int | None = None  # the value of the counter
-        self.turn = object()  # the turn that is running; what it allocates belongs to it
-        self.allocated = loop.allocations_before  # tensors there are when the first turn has ended
+        self.iteration = object()  # the iteration that is running; what it allocates belongs to it
+        self.allocated = (
+            loop.allocations_before
+        )  # tensors there are when the first iteration has ended
 
     def inner_body(self) -> Body | None:
         """The body of the loop that begins now, inside this one."""
@@ -85,20 +89,20 @@ class OpenLoop:
             return inner
         recorded = self._next("a loop")
         if isinstance(recorded, Issued):
-            _refuse_turn(f"a loop, where the first one issued {recorded.instruction.op}")
+            _refuse_iteration(f"a loop, where the first one issued {recorded.instruction.op}")
         return recorded
 
     def skip_loop(self) -> None:
-        """A loop inside this one runs no turn."""
+        """A loop inside this one runs no iteration."""
         if self.body is None:
             return
         if self.first:
             self.body.entries.append(None)
         elif isinstance(recorded := self._next("a loop"), Issued):
-            _refuse_turn(f"a loop, where the first one issued {recorded.instruction.op}")
+            _refuse_iteration(f"a loop, where the first one issued {recorded.instruction.op}")
 
     def issue(self, instruction: Instruction, counts: Counts) -> None:
-        """An instruction of the body: recorded in the first turn, held against it in others."""
+        """An instruction of the body: recorded in the first iteration, compared in others."""
         if self.body is None:
             return
         issued = Issued(instruction, counts)
@@ -107,47 +111,47 @@ class OpenLoop:
             return
         recorded = self._next(instruction.op)
         if not isinstance(recorded, Issued):
-            _refuse_turn(f"{instruction.op}, where the first one ran a loop")
+            _refuse_iteration(f"{instruction.op}, where the first one ran a loop")
         _require_same(recorded, issued)
         instruction.index = recorded.instruction.index
         instruction.site = recorded.instruction.site
 
-    def end_turn(self, allocated: int) -> None:
-        """The turn has ended, with as many instructions as the first one had."""
-        self.turns += 1
-        if self.turns == 1:
+    def end_iteration(self, allocated: int) -> None:
+        """The iteration has ended, with as many instructions as the first one had."""
+        self.iterations += 1
+        if self.iterations == 1:
             self.allocated = allocated
         if self.first:
             self.first = False
         elif self.body is not None and self.position != len(self.body.entries):
             count = len(self.body.entries)
-            _refuse_turn(f"{self.position} instructions, the first one {count}")
+            _refuse_iteration(f"{self.position} instructions, the first one {count}")
         self.position = 0
-        self.turn = object()
+        self.iteration = object()
 
     def _next(self, what: str) -> Issued | Body | None:
         assert self.body is not None, "callers look first"
         if self.position >= len(self.body.entries):
-            _refuse_turn(f"{what}, where the first one issued nothing more")
+            _refuse_iteration(f"{what}, where the first one issued nothing more")
         self.position += 1
         return self.body.entries[self.position - 1]
 
 
 def _require_same(first: Issued, now: Issued) -> None:
-    one, two = first.instruction, now.instruction
-    if one.op != two.op:
-        _refuse_turn(f"{two.op}, where the first one issued {one.op}")
+    recorded, issued = first.instruction, now.instruction
+    if recorded.op != issued.op:
+        _refuse_iteration(f"{issued.op}, where the first one issued {recorded.op}")
     for name, value in now.arguments.items():
         known = first.arguments.get(name)
         if known != value:
-            _refuse_turn(
-                f"{two.op} with {name}={_text(value)}, where the first one had {_text(known)}"
+            _refuse_iteration(
+                f"{issued.op} with {name}={_text(value)}, where the first one had {_text(known)}"
             )
-    if first.arguments.keys() != now.arguments.keys() or not one.same_program(two):
-        _refuse_turn(f"{two.op} with other operands or options than the first one")
+    if first.arguments.keys() != now.arguments.keys() or not recorded.same_program(issued):
+        _refuse_iteration(f"{issued.op} with other operands or options than the first one")
 
 
-def _refuse_turn(what: str) -> NoReturn:
+def _refuse_iteration(what: str) -> NoReturn:
     raise NkiValidationError(
         f"a later iteration of a hardware loop issues {what}",
         instruction="nl.fori_loop",
@@ -157,8 +161,8 @@ def _refuse_turn(what: str) -> NoReturn:
     )
 
 
-def refuse_foreign_turn(tensor: NkiTensor, op: str) -> NoReturn:
-    """A tensor that the body of a loop allocated is used after it, or in another turn."""
+def refuse_foreign_iteration(tensor: NkiTensor, op: str) -> NoReturn:
+    """A tensor that the body of a loop allocated is used after it, or in another iteration."""
     raise NkiValidationError(
         f"tensor {tensor.name!r}, which the body of a hardware loop allocated in an earlier"
         " iteration or loop",
@@ -169,7 +173,7 @@ def refuse_foreign_turn(tensor: NkiTensor, op: str) -> NoReturn:
 
 
 def _key(value: object, counts: Counts) -> Any:
-    """What tells two arguments of an instruction apart, the same in every turn if they are."""
+    """What tells two arguments of an instruction apart, the same in every iteration if they are."""
     key = value
     if isinstance(value, NkiTensor):
         key = ("tensor", value.name, value.offset, value.layout, *_moving(value, counts))
@@ -199,7 +203,7 @@ def _moving(tensor: NkiTensor, counts: Counts) -> tuple[Any, ...]:
 def _course(value: RunTimeValue, counts: Counts) -> tuple[Any, ...]:
     """How a scalar follows the counters of loops, and what Python numbers add to it."""
     if not isinstance(value, NkiScalar):
-        return ()  # a register has no arithmetic, and may hold another value in every turn
+        return ()  # a register has no arithmetic, and may hold another value in every iteration
     steps = tuple(value.loop_factors.values())
     rest = None if value.is_data else value.state
     for number, factor in value.loop_factors.items():

@@ -2,10 +2,10 @@
 
 import ast
 
-from nkisim.lint.bindings import bound_names, infer_kinds
-from nkisim.lint.definition import Definition, FunctionNode, Role, Target, dotted_names
-from nkisim.lint.kinds import Kind, kind_of
-from nkisim.lint.vocabulary import nki_name
+from nkisim.lint.analysis.bindings import bound_names, infer_kinds
+from nkisim.lint.analysis.definition import Definition, FunctionNode, Role, Target, dotted_names
+from nkisim.lint.analysis.kinds import Kind, kind_of
+from nkisim.lint.analysis.vocabulary import nki_name
 
 
 class Scope:

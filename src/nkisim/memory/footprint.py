@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from nkisim.tensors.layout import Layout
+    from nkisim.memory.layout import Layout
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Steps = tuple[tuple[int, int], ...]  # (bytes, count)
@@ -116,24 +116,24 @@ def view_at(layout: Layout, offset: int, row_bytes: int) -> View:
     return View(layout, *divmod(start, row_bytes)) if layout.on_chip else View(layout, 0, start)
 
 
-def views_meet(one: View, two: View) -> bool:
+def views_meet(first: View, second: View) -> bool:
     """Whether two views of one memory have a byte in common."""
-    if one.partition >= two.partition + two.layout.partitions:
+    if first.partition >= second.partition + second.layout.partitions:
         return False
-    if two.partition >= one.partition + one.layout.partitions:
+    if second.partition >= first.partition + first.layout.partitions:
         return False
-    return _meet(one.layout, two.layout, two.byte - one.byte)
+    return _meet(first.layout, second.layout, second.byte - first.byte)
 
 
 @functools.lru_cache(maxsize=_REMEMBERED)
-def _meet(one: Layout, two: Layout, by: int) -> bool:
-    return runs_of(one).meets(runs_of(two).moved(by))
+def _meet(first: Layout, second: Layout, by: int) -> bool:
+    return runs_of(first).meets(runs_of(second).moved(by))
 
 
-def same_elements_in_order(one: View, two: View) -> bool:
+def same_elements_in_order(first: View, second: View) -> bool:
     """Whether element i of one view is element i of the other."""
-    a, b = one.layout, two.layout
-    if (one.partition, one.byte) != (two.partition, two.byte):
+    a, b = first.layout, second.layout
+    if (first.partition, first.byte) != (second.partition, second.byte):
         return False
     same_items = a.itemsize_bytes == b.itemsize_bytes and a.partitions == b.partitions
     return a is b or (same_items and a.free == b.free)

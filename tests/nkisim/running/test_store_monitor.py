@@ -11,7 +11,7 @@ X = np.arange(64, dtype=np.float32).reshape(8, 8)
 
 
 def unread(kernel, *args):
-    found = run(kernel, *args, target="trn2", lnc=1, inspect=True).inspection.unread
+    found = run(kernel, *args, machine="trn2", lnc=1, inspect=True).inspection.unread
     return [str(store) for store in found]
 
 
@@ -28,7 +28,7 @@ def copied(tile):
 
 
 def line(kernel, number):
-    return f"test_store_watch.py:{kernel.__code__.co_firstlineno + number}"
+    return f"test_store_monitor.py:{kernel.__code__.co_firstlineno + number}"
 
 
 def test_a_kernel_that_reads_what_it_writes_has_none():
@@ -125,7 +125,7 @@ def test_an_instruction_with_one_result_that_is_read_is_none():
     assert unread(kernel, X) == []
 
 
-def test_a_loop_reads_in_the_next_turn_what_it_wrote_in_this():
+def test_a_loop_reads_in_the_next_iteration_what_it_wrote_in_this():
     def kernel(x):
         tile = nl.ndarray((1, 8), "float32")
         out = nl.ndarray((8, 8), "float32", nl.shared_hbm)
@@ -138,7 +138,7 @@ def test_a_loop_reads_in_the_next_turn_what_it_wrote_in_this():
         nl.fori_loop(0, 8, body)
         return out
 
-    (found,) = unread(kernel, X)  # what the last turn loads
+    (found,) = unread(kernel, X)  # what the last iteration loads
     assert found.endswith("writes 'tile', which nothing reads")
 
 
@@ -160,7 +160,7 @@ def test_both_cores_may_write_one_result(cores):
     def kernel(x):
         return copied(loaded(x))
 
-    found = run(Kernel(kernel)[cores], X, target="trn2", inspect=True, races="report")
+    found = run(Kernel(kernel)[cores], X, machine="trn2", inspect=True, races="report")
     assert found.inspection.unread == ()
 
 
@@ -170,5 +170,5 @@ def test_shape_only_runs_are_not_watched():
         nisa.tensor_copy(nl.ndarray((8, 8), "float32"), tile)
         return copied(tile)
 
-    found = run(kernel, X, target="trn2", values=False, inspect=True).inspection
+    found = run(kernel, X, machine="trn2", values=False, inspect=True).inspection
     assert found.unread == ()

@@ -1,6 +1,6 @@
-"""conv3d 3 x 3 x 3 with padding, rolled over blocks of rows: the stream of Tilebench's kernel.
+"""conv3d 3 x 3 x 3 with padding, looped over blocks of rows: the stream of Tilebench's kernel.
 
-Nothing is double buffered: one window of input rows and one block of output rows serve all turns.
+Nothing is double buffered: one window of input rows, one block of output rows serve all iterations.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import nki.language as nl
 from validation.kernels.tiles import rotating
 
 TAPS = 3  # of the filter, in each dimension
-ROWS_OF_A_TURN = 8
-LEAST_TURNS = 2  # of a device loop; what would take fewer is unrolled
+ROWS_OF_AN_ITERATION = 8
+LEAST_ITERATIONS = 2  # of a device loop; what would take fewer is unrolled
 
 
 Offsets = tuple[nl.NkiTensor, nl.NkiTensor]  # cells with a block's place in x and in out
@@ -46,9 +46,11 @@ class Conv3d:
         self.c_in, self.c_out = x.shape[1], w.shape[0]
         self.out = nl.ndarray((1, self.c_out, x.shape[2]), dtype=x.dtype, buffer=nl.shared_hbm)
         self.weights = transposed_weights(w)
-        window = (part, TAPS, ROWS_OF_A_TURN + TAPS - 1, width + TAPS - 1)
+        window = (part, TAPS, ROWS_OF_AN_ITERATION + TAPS - 1, width + TAPS - 1)
         self.window = nl.ndarray(window, dtype=x.dtype, buffer=nl.sbuf)
-        self.results = nl.ndarray((part, ROWS_OF_A_TURN, width), dtype=x.dtype, buffer=nl.sbuf)
+        self.results = nl.ndarray(
+            (part, ROWS_OF_AN_ITERATION, width), dtype=x.dtype, buffer=nl.sbuf
+        )
         self.block_offsets = (_cell(), _cell())
         self.row_offsets = (_cell(), _cell())
         nisa.memset(self.window, 0.0)
@@ -56,20 +58,20 @@ class Conv3d:
     def run(self) -> nl.NkiTensor:
         """All depths."""
         depths, height, _ = self.shape
-        blocks, rest = divmod(height - 2, ROWS_OF_A_TURN)
+        blocks, rest = divmod(height - 2, ROWS_OF_AN_ITERATION)
         for depth in range(depths):
             self.compute(Block(depth, 0, 1))
-            self.repeat(Block(depth, 1, ROWS_OF_A_TURN), blocks, self.block_offsets)
-            rest_from = 1 + blocks * ROWS_OF_A_TURN
+            self.repeat(Block(depth, 1, ROWS_OF_AN_ITERATION), blocks, self.block_offsets)
+            rest_from = 1 + blocks * ROWS_OF_AN_ITERATION
             self.repeat(Block(depth, rest_from, 1), rest, self.row_offsets)
             self.compute(Block(depth, height - 1, 1))
         return self.out
 
-    def repeat(self, block: Block, turns: int, offsets: Offsets) -> None:
-        """`turns` blocks, one below the other: as a device loop if there are enough of them."""
-        if turns < LEAST_TURNS:
-            for turn in range(turns):
-                self.compute(block._replace(first=block.first + turn * block.rows))
+    def repeat(self, block: Block, iterations: int, offsets: Offsets) -> None:
+        """`iterations` blocks, one below the other: a device loop if there are enough of them."""
+        if iterations < LEAST_ITERATIONS:
+            for iteration in range(iterations):
+                self.compute(block._replace(first=block.first + iteration * block.rows))
             return
         width = self.shape[2]
         nisa.memset(offsets[0], (block.first - 1) * width)
@@ -81,7 +83,7 @@ class Conv3d:
             for cell in offsets:
                 nisa.tensor_scalar(dst=cell, data=cell, op0=nl.add, operand0=block.rows * width)
 
-        nl.fori_loop(0, turns, body)
+        nl.fori_loop(0, iterations, body)
 
     def compute(self, block: Block) -> None:
         """Load the window of a block, convolve row by row, store."""

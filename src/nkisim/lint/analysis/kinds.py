@@ -8,7 +8,7 @@ import ast
 from collections.abc import Callable
 from enum import Enum, auto
 
-from nkisim.lint.vocabulary import (
+from nkisim.lint.analysis.vocabulary import (
     REGISTER_MAKERS,
     SCALAR_MAKERS,
     TENSOR_FUNCTIONS,
@@ -59,15 +59,15 @@ _ABSENT = (Kind.UNSEEN, Kind.NONE)
 _SEQUENCES = (Kind.STRING, Kind.TUPLE, Kind.LIST)
 
 
-def join(one: Kind, other: Kind) -> Kind:
+def join(kind: Kind, other: Kind) -> Kind:
     """The claim that holds for both; None may stand for an absent value of any kind."""
-    if one is other:
-        return one
-    if one in _ABSENT and other in _ABSENT:
+    if kind is other:
+        return kind
+    if kind in _ABSENT and other in _ABSENT:
         return Kind.NONE
-    if one in _ABSENT:
+    if kind in _ABSENT:
         return other
-    return one if other in _ABSENT else Kind.UNKNOWN
+    return kind if other in _ABSENT else Kind.UNKNOWN
 
 
 def kind_of(expression: ast.expr, look: Look, resolve: Resolve) -> Kind:
