@@ -115,8 +115,8 @@ SPANS = {
     "trnconv/host/test_record.py": "switches",
     "trnconv/model_plan/test_plans.py": "trnconv.observed.observation trnconv.runtime.graph",
     "trnconv/neighbours/test_attention.py": "attention.core attention.price attention.problem",
-    "trnconv/neighbours/test_channel_norm.py": """chain channel_norm.kernel channel_norm.problem
-        channel_norm.square_sums price sweep sweep_kernel""",
+    "trnconv/neighbours/test_channel_norm.py": """chain channel_norm.kernel channel_norm.price
+        channel_norm.problem channel_norm.square_sums price sweep sweep_kernel""",
     "trnconv/neighbours/test_channel_norm_gradient.py": """channel_norm_gradient.kernel
         channel_norm_gradient.price channel_norm_gradient.problem step_sums""",
     "trnconv/neighbours/test_group_norm.py": """group_norm.apply_core

@@ -6,8 +6,8 @@ Modelled: constants of the machine in the default reading, as nkisim's clock has
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from nkisim.machine import Machine, Reading, Timing
@@ -27,9 +27,9 @@ class LaunchPrice:
 
     ns: float
     instructions: int  # static, as a compiler counts them
-    regions: int  # hardware loops
-    hbm_bytes: int  # read and written, by all cores
-    busy: tuple[tuple[str, float], ...]  # ns by resource
+    regions: int = 0  # hardware loops
+    hbm_bytes: int = 0  # read and written, by all cores
+    busy: tuple[tuple[str, float], ...] = ()  # ns by resource
 
     @property
     def bound(self) -> str:
@@ -52,6 +52,11 @@ class LaunchPrice:
             self.hbm_bytes + other.hbm_bytes,
             tuple(busy.items()),
         )
+
+
+def slowest(prices: Iterable[LaunchPrice], hbm_bytes: int) -> LaunchPrice:
+    """A launch of several cores: the core that ends last, with what all of them move."""
+    return replace(max(prices, key=lambda price: price.ns), hbm_bytes=hbm_bytes)
 
 
 @dataclass(frozen=True)
@@ -159,6 +164,11 @@ class Clock:
         return 0.0 if activation in _EVERY_TABLE else self.timing.table_load_ns
 
     @property
+    def barrier(self) -> LaunchPrice:
+        """What cores do that wait for each other; nothing on one core."""
+        return LaunchPrice(self.timing.core_barrier_ns if self.cores > 1 else 0.0, self.cores - 1)
+
+    @property
     def issue(self) -> float:
         """What the queues spend on one DMA."""
         return issue_ns(self.timing)
@@ -187,9 +197,7 @@ class Steps:
 
 def rows_price(rows: Sequence[SweepRow], width: int, clock: Clock, steps: Steps) -> LaunchPrice:
     """Rows of a sweep on one core, and the barrier behind them."""
-    barrier = clock.timing.core_barrier_ns if clock.cores > 1 else 0.0
-    total = LaunchPrice(barrier, clock.cores - 1, 0, 0, ())
-    table = steps.table_ns
+    total, table = clock.barrier, steps.table_ns
     for row in rows:
         widths = row_steps(row, width)
         looped = row.along != ONCE

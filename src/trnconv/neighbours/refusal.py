@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import Protocol
 
 from nkisim.machine import V3, Machine
 from trnconv.ask.ends import IDENTITY, ITEM_BYTES
 from trnconv.ask.limits import MAX_OFFSET
-from trnconv.errors import PlanError
 from trnconv.forms.kernel_parts import SLOPES
-
-
-class Refusing(Protocol):
-    """A problem that says what it refuses."""
-
-    def refuses(self, machine: Machine, cores: int = 1) -> str:
-        """Why there is no plan; empty if there is one."""
 
 
 def shape_reasons(sizes: tuple[int, ...], dtype: str) -> Iterator[str]:
@@ -33,6 +24,14 @@ def choice_reasons(name: str, value: str, known: tuple[str, ...]) -> Iterator[st
     """One of several words."""
     if value not in known:
         yield f"{name} {value}: one of {', '.join(known)}"
+
+
+def sbuf_reason(what: str, position_bytes: int, remedy: str, machine: Machine) -> str:
+    """A step of one position, or of the fewest that are worth it, does not fit."""
+    return (
+        f"{what}: {position_bytes} bytes a position in SBUF, which has"
+        f" {machine.sbuf_usable_bytes_per_partition} a partition; {remedy}"
+    )
 
 
 def slope_reasons(activation: str) -> Iterator[str]:
@@ -69,10 +68,3 @@ def bias_reasons(machine: Machine, activation: str) -> Iterator[str]:
 def takes_loops(machine: Machine) -> bool:
     """Whether there are hardware loops; kernels here have no fence behind them."""
     return machine.accepts.loops and machine.accepts.unfenced_loops
-
-
-def require(problem: Refusing, machine: Machine, cores: int) -> None:
-    """PlanError with what a problem refuses, if it does."""
-    why = problem.refuses(machine, cores)
-    if why:
-        raise PlanError(f"{problem} on {cores} cores of {machine.name}: {why}.")

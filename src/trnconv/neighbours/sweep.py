@@ -17,6 +17,7 @@ from trnconv._nki import NKIObject
 from trnconv.forms.recipe_parts import loop_spans
 from trnconv.neighbours.refusal import takes_loops
 
+TURN_INSTRUCTIONS = 4000  # static, of a turn: its start and end are then a few % of it
 ONCE, IMAGES, POSITIONS = "once", "images", "positions"  # what a loop counts
 
 
@@ -26,6 +27,19 @@ class Cut:
 
     width: int
     turn_steps: int
+
+
+def cut_of(width: int, step_length: int) -> Cut:
+    """Turns of as many steps as keep a turn short, for steps of so many static instructions."""
+    return Cut(width, max(1, TURN_INSTRUCTIONS // step_length))
+
+
+def widest_step(
+    machine: Machine, constant_bytes: int, position_bytes: int, most: int, unit: int = 1
+) -> int:
+    """Positions of a step that fit SBUF, at most so many, in whole units; 0 if not one fits."""
+    room = max(0, machine.sbuf_usable_bytes_per_partition - constant_bytes)
+    return unit * (min(room // position_bytes, most) // unit)
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,21 @@ class SweepStep(nl.NKIObject):
             return flat.ap(listed(pattern), offset=at)
         return flat.ap(listed(pattern), offset=at, scalar_offset=self.counter, indirect_dim=0)
 
+    def positions(
+        self,
+        tensor: nl.NkiTensor,
+        tile: tuple[int, int],
+        pitches: tuple[int, int],
+        start: int = 0,
+    ) -> nl.NkiTensor:
+        """Its positions of a tile of channels, of a tensor whose positions begin at `start`.
+
+        `pitches` are elements from one image to the next, and from one channel to the next.
+        """
+        first, channels = tile
+        pattern = ((pitches[1], channels), (1, self.width))
+        return self.of(tensor, pitches[0], pattern, first * pitches[1] + start + self.first)
+
 
 def sweep(core: Any, rows: tuple[SweepRow, ...], width: int) -> None:
     """Row after row; `core.run` does the steps of a row, or of a turn of one."""
@@ -96,6 +111,20 @@ def sweep_steps(row: SweepRow, width: int, counter: nisa.VirtualRegister | None)
     return steps
 
 
+def load_positions(
+    ring: TileRing,
+    n: int,
+    step: SweepStep,
+    tensor: nl.NkiTensor,
+    pitches: tuple[int, int],
+    start: int = 0,
+) -> None:
+    """A step's positions, tile by tile of channels: see `SweepStep.positions`."""
+    for tile in range(len(ring.tiles)):
+        src = step.positions(tensor, ring.tiles[tile], pitches, start)
+        nisa.dma_copy(dst=ring.at(n, tile, step.width), src=src)
+
+
 def filled(shape: tuple[int, int], dtype: str, value: float) -> nl.NkiTensor:
     """A tile of one value."""
     tile = nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf)
@@ -103,14 +132,27 @@ def filled(shape: tuple[int, int], dtype: str, value: float) -> nl.NkiTensor:
     return tile
 
 
-def tile_rings(
-    slots: int, count: int, shape: tuple[int, int], dtype: str
-) -> list[list[nl.NkiTensor]]:
-    """For each slot of a ring, a tile for each tile of channels."""
-    rings = []
-    for _ in range(slots):
-        ring = []
-        for _ in range(count):
-            ring.append(nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf))  # noqa: PERF401 (NKI 0.6)
-        rings.append(ring)
-    return rings
+class TileRing(nl.NKIObject):
+    """SBUF that steps use in turn: in each slot, a tile [partitions, columns] for each of channels.
+
+    `tiles` are first channel and channels of each.
+    """
+
+    def __init__(
+        self, slots: int, tiles: tuple[tuple[int, int], ...], size: tuple[int, int], dtype: str
+    ) -> None:
+        self.tiles = tiles
+        self.slots: list[list[nl.NkiTensor]] = []
+        for _ in range(slots):
+            slot = []
+            for _ in range(len(tiles)):
+                slot.append(nl.ndarray(size, dtype=dtype, buffer=nl.sbuf))  # noqa: PERF401 (NKI 0.6)
+            self.slots.append(slot)
+
+    def whole(self, n: int, tile: int) -> nl.NkiTensor:
+        """A tile of step `n`, all partitions and columns."""
+        return self.slots[n % len(self.slots)][tile]
+
+    def at(self, n: int, tile: int, end: int, first: int = 0) -> nl.NkiTensor:
+        """The channels of a tile of step `n`, and some columns."""
+        return self.whole(n, tile)[0 : self.tiles[tile][1], first:end]

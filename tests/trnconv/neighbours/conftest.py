@@ -2,19 +2,20 @@
 
 import pytest
 
+from trnconv.neighbours import sweep
 from trnconv.neighbours.attention import problem as attention
 from trnconv.neighbours.channel_norm import problem as channel_norm
 from trnconv.neighbours.channel_norm_gradient import problem as channel_norm_gradient
 from trnconv.neighbours.group_norm import problem as group_norm
 from trnconv.neighbours.group_norm_gradient import problem as group_norm_gradient
 from trnconv.neighbours.modulation import problem as modulation
+from trnconv.neighbours.problem import price_of
 
 TURN = 120  # static instructions
 KEPT = (
+    price_of,
     channel_norm.plan_of,
-    channel_norm._price,
     channel_norm_gradient.plan_of,
-    channel_norm_gradient._price,
     group_norm.recipes_of,
     group_norm_gradient.recipes_of,
     modulation.recipes_of,
@@ -25,9 +26,8 @@ KEPT = (
 @pytest.fixture
 def short_turns(monkeypatch):
     """Turns of some steps, in every kernel; what was planned before is forgotten."""
-    modules = (channel_norm, channel_norm_gradient, group_norm, group_norm_gradient, modulation)
-    for module in modules:
-        monkeypatch.setattr(module, "_TURN_INSTRUCTIONS", TURN)
+    for module in (sweep, modulation):
+        monkeypatch.setattr(module, "TURN_INSTRUCTIONS", TURN)
     monkeypatch.setattr(modulation, "_UNROLLED", 2 * TURN)
     monkeypatch.setattr(attention, "_TILES", (2,))
     for kept in KEPT:

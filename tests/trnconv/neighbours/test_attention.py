@@ -10,7 +10,7 @@ from nkisim import TRN1, TRN2, TRN3, Spec
 from nkisim.machine import find_machine
 from repetition import few
 from trnconv.errors import PlanError
-from trnconv.neighbours.attention.price import price_of
+from trnconv.neighbours.attention.price import launch_price
 from trnconv.neighbours.attention.problem import Attention, launch_of, recipes_of, simulate
 
 MACHINES = [TRN2, pytest.param(TRN3, marks=pytest.mark.slow)]
@@ -176,7 +176,7 @@ def test_images_in_between_are_priced_alike(tokens, cores):
     """A model may have tens of thousands, of a few tokens each."""
     problem = Attention(7, tokens, 64)
     priced = problem.price(TRN2, cores)
-    every = price_of(recipes_of(problem, TRN2, cores), TRN2)
+    every = launch_price(recipes_of(problem, TRN2, cores), TRN2)
     assert priced.instructions == every.instructions
     assert (priced.regions, priced.hbm_bytes) == (every.regions, every.hbm_bytes)
     assert np.isclose(priced.ns, every.ns, rtol=1e-9)

@@ -203,7 +203,7 @@ def test_a_wrong_eps_is_noticed():
 def test_a_channel_that_no_sum_has_is_noticed(monkeypatch, channels):
     def with_zeros(self, step, number):
         squared(self, step, number)
-        tile = self.squares[number % 2][0]
+        tile = self.squares.whole(number, 0)
         square_sums.nisa.memset(dst=tile[0:1, 0 : step.width], value=0.0)
 
     squared = square_sums.SquareSums.square

@@ -231,7 +231,7 @@ def test_a_channel_that_no_sum_has_is_noticed(monkeypatch, channels):
     """Of what statistics pass on; x is such that the channel counts."""
 
     def without_one(core, step, n):
-        kernel.nisa.memset(dst=core.products[n % 2][0][0:1, 0 : step.width], value=0.0)
+        kernel.nisa.memset(dst=core.products.whole(n, 0)[0:1, 0 : step.width], value=0.0)
         return summed(core, step, n)
 
     summed = kernel.sum_over_channels

@@ -285,9 +285,9 @@ def test_a_mean_that_is_not_taken_off_the_squares_is_noticed(monkeypatch):
     def forgetful(core, tile):
         fill(core, tile)
         stride, steps = core.recipe.stride, core.held
-        squares = core.sums[SQUARES][tile][:, 0:steps]
+        squares = core.sums.whole(SQUARES, tile)[:, 0:steps]
         at = slice(TRIPLE + 2, TRIPLE + steps * stride, stride)
-        nisa.tensor_copy(dst=core.records[core.slot][tile][:, at], src=squares)
+        nisa.tensor_copy(dst=core.records.whole(core.slot, tile)[:, at], src=squares)
 
     fill = StatisticsCore.fill_triples
     monkeypatch.setattr(StatisticsCore, "fill_triples", forgetful)

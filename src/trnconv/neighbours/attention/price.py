@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from nkisim.compiler_count import matmul_instructions
 from nkisim.machine import Machine
@@ -19,6 +19,7 @@ from trnconv.neighbours.price import (
     Clock,
     LaunchPrice,
     clock_of,
+    slowest,
 )
 from trnconv.neighbours.sweep import steps_of
 
@@ -44,30 +45,27 @@ class _Item:
         return max(self.tensor, self.vector, self.scalar, back)
 
 
-def price_of(recipes: Sequence[AttentionRecipe], machine: Machine) -> LaunchPrice:
+def launch_price(recipes: Sequence[AttentionRecipe], machine: Machine) -> LaunchPrice:
     """The core that ends last."""
     clock = clock_of(machine, len(recipes))
     prices = [_core(recipe, clock) for recipe in recipes]
-    slowest = max(prices, key=lambda price: price.ns)
-    return replace(slowest, hbm_bytes=sum(price.hbm_bytes for price in prices))
+    return slowest(prices, sum(price.hbm_bytes for price in prices))
 
 
-def more_images(one: LaunchPrice, two: LaunchPrice, count: int) -> LaunchPrice:
+def more_images(first: LaunchPrice, both: LaunchPrice, count: int) -> LaunchPrice:
     """What so many images more than two add, each as the second one does."""
-    first = dict(one.busy)
+    busy = dict(first.busy)
     return LaunchPrice(
-        count * (two.ns - one.ns),
-        count * (two.instructions - one.instructions),
-        count * (two.regions - one.regions),
-        count * (two.hbm_bytes - one.hbm_bytes),
-        tuple((resource, count * (ns - first[resource])) for resource, ns in two.busy),
+        count * (both.ns - first.ns),
+        count * (both.instructions - first.instructions),
+        count * (both.regions - first.regions),
+        count * (both.hbm_bytes - first.hbm_bytes),
+        tuple((resource, count * (ns - busy[resource])) for resource, ns in both.busy),
     )
 
 
 def _core(recipe: AttentionRecipe, clock: Clock) -> LaunchPrice:
-    barrier = clock.timing.core_barrier_ns if clock.cores > 1 else 0.0
-    total = LaunchPrice(barrier, clock.cores - 1, 0, 0, ())
-    behind_loop = True
+    total, behind_loop = clock.barrier, True
     for number, row in enumerate(recipe.rows):
         following = recipe.rows[number + 1 : number + 2]
         looped = row.turns > 1
@@ -115,7 +113,7 @@ def _row(recipe: AttentionRecipe, row: QueryRow, clock: Clock, ends: _Ends) -> L
     cold = max(0.0, clock.warming(tensor) - work)
     waits = tensor > _NEAR * work
     work = max(work, alone + (pace if tiles > 2 else 0.0))  # the last item, behind those before
-    fill, copied, drain = _around(recipe, row, clock)
+    fill, copied, drain = _fill_and_drain(recipe, row, clock)
     copied = copied if waits else 0.0  # else it is work of the engine that is the bound
     work += fill + cold if ends.fills else max(0.0, fill - 2 * pace - copied) + cold
     work += copied + (drain if ends.drains else 0.0)
@@ -136,7 +134,9 @@ def _transposed(recipe: AttentionRecipe, rows: int, clock: Clock) -> float:
     return rows * each / clock.timing.dma_engines
 
 
-def _around(recipe: AttentionRecipe, row: QueryRow, clock: Clock) -> tuple[float, float, float]:
+def _fill_and_drain(
+    recipe: AttentionRecipe, row: QueryRow, clock: Clock
+) -> tuple[float, float, float]:
     """Until the first scores; a wait for the last weights; behind the last product."""
     depth, lines = recipe.shape[2], recipe.lines
     keys = min(row.keys, recipe.block)

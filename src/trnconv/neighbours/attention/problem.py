@@ -11,14 +11,14 @@ import numpy as np
 from nkisim.machine import Machine
 from trnconv.forms.form import Array
 from trnconv.neighbours.attention.kernel import attention, attention_on_two_cores
-from trnconv.neighbours.attention.price import more_images, price_of
+from trnconv.neighbours.attention.price import launch_price, more_images
 from trnconv.neighbours.attention.recipe import AttentionRecipe, QueryRow
 from trnconv.neighbours.launch import NeighbourLaunch, launch_on
 from trnconv.neighbours.price import LaunchPrice
+from trnconv.neighbours.problem import FusedOp
 from trnconv.neighbours.refusal import (
     choice_reasons,
     machine_reasons,
-    require,
     shape_reasons,
     takes_loops,
 )
@@ -32,7 +32,7 @@ _DTYPES = ("bfloat16", "float16")
 
 
 @dataclass(frozen=True)
-class Attention:
+class Attention(FusedOp):
     """softmax(scale * q k^T) v of one head, for q, k and v [batch, tokens, head_dim].
 
     With `frame_tokens`, a token sees the tokens of its frame and of those before it, and no others.
@@ -44,10 +44,6 @@ class Attention:
     frame_tokens: int | None = None
     dtype: str = "bfloat16"
     scale: float | None = None  # None: 1 / sqrt(head_dim)
-
-    def refuses(self, machine: Machine, cores: int = 1) -> str:
-        """Why there is no plan, in words; empty if there is one."""
-        return next(self._reasons(machine, cores), "")
 
     def _reasons(self, machine: Machine, cores: int) -> Iterator[str]:
         yield from choice_reasons("dtype", self.dtype, _DTYPES)
@@ -67,10 +63,15 @@ class Attention:
         if not machine.accepts.dma_transposes:
             yield f"transposes by DMA: {machine.name} has them switched off"
 
-    def price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
-        """What it takes, in closed form. Modelled."""
-        require(self, machine, cores)
-        return _price(self, machine, cores)
+    def modelled(self, machine: Machine, cores: int) -> LaunchPrice:
+        """Of two images and, if there are more, as much again for each as the second one adds."""
+        few = _of_images(self, 2)
+        tiles = _best_tiles(few, machine, cores)
+        both = _price_with(few, machine, cores, tiles)
+        if self.batch == few.batch:
+            return both
+        first = _price_with(_of_images(self, 1), machine, cores, tiles)
+        return both + more_images(first, both, self.batch - few.batch)
 
 
 def _head_tiles(elems: int, machine: Machine) -> int:
@@ -88,7 +89,7 @@ def recipes_of(problem: Attention, machine: Machine, cores: int) -> tuple[Attent
 
 
 def _of_images(problem: Attention, most: int) -> Attention:
-    """The same of at most so many images: those in between are all alike."""
+    """The same of at most so many images: those in between are equal."""
     return replace(problem, batch=min(problem.batch, most))
 
 
@@ -102,19 +103,7 @@ def _best_tiles(problem: Attention, machine: Machine, cores: int) -> int:
 
 
 def _price_with(problem: Attention, machine: Machine, cores: int, tiles: int) -> LaunchPrice:
-    return price_of(_recipes(problem, machine, cores, tiles), machine)
-
-
-@lru_cache(maxsize=1024)
-def _price(problem: Attention, machine: Machine, cores: int) -> LaunchPrice:
-    """Of two images and, if there are more, as much again for each as the second one adds."""
-    few = _of_images(problem, 2)
-    tiles = _best_tiles(few, machine, cores)
-    both = _price_with(few, machine, cores, tiles)
-    if problem.batch == few.batch:
-        return both
-    one = _price_with(_of_images(problem, 1), machine, cores, tiles)
-    return both + more_images(one, both, problem.batch - few.batch)
+    return launch_price(_recipes(problem, machine, cores, tiles), machine)
 
 
 def _recipes(
@@ -161,7 +150,7 @@ def _rows(
 
 def launch_of(problem: Attention, machine: Machine, cores: int) -> NeighbourLaunch:
     """The kernel; it takes q, k and v."""
-    require(problem, machine, cores)
+    problem.require(machine, cores)
     kernels = (attention, attention_on_two_cores)
     return launch_on(machine, kernels, (), recipes_of(problem, machine, cores))
 

@@ -17,7 +17,7 @@ from trnconv.forms.kernel_parts import OPERATORS, wait_for_both
 from trnconv.forms.recipe_parts import RecipePair
 from trnconv.neighbours.channel_norm.recipe import ChannelNormRecipe
 from trnconv.neighbours.channel_norm.square_sums import SquareSums
-from trnconv.neighbours.sweep_kernel import SweepStep, sweep, tile_rings
+from trnconv.neighbours.sweep_kernel import SweepStep, TileRing, sweep
 
 LATE = 3  # steps from a load to its store
 
@@ -37,10 +37,7 @@ def channel_norm_on_two_cores(
     recipes: RecipePair,
 ) -> nl.NkiTensor:
     """The same, with each of two cores computing its steps."""
-    number = nl.program_id(0)
-    recipe = recipes.cores[number]
-    y = nl.ndarray(recipe.shape, dtype=x.dtype, buffer=nl.shared_hbm, name="y")
-    sweep(ChannelNormCore(x, y, constants, recipe), recipe.rows, recipe.width)
+    y = channel_norm(x, constants, recipes.cores[nl.program_id(0)])
     wait_for_both(y)
     return y
 
@@ -57,14 +54,13 @@ class ChannelNormCore(nl.NKIObject):
     ) -> None:
         self.y = y
         self.recipe = recipe
-        self.image = recipe.shape[1] * recipe.shape[2]
-        lines, width = recipe.lines, recipe.width
+        self.pitches = (recipe.shape[1] * recipe.shape[2], recipe.shape[2])
+        size = (recipe.lines, recipe.width)
         self.constants = nl.ndarray(constants.shape, dtype=nl.float32, buffer=nl.sbuf)
         nisa.dma_copy(dst=self.constants, src=constants)
         self.squares = SquareSums(x, recipe, 2)
-        count = len(recipe.tiles)
-        self.products = tile_rings(2, count, (lines, width), nl.float32)
-        self.ys = tile_rings(2, count, (lines, width), y.dtype)
+        self.products = TileRing(2, recipe.tiles, size, nl.float32)
+        self.ys = TileRing(2, recipe.tiles, size, y.dtype)
         self.sums: list[list[nl.NkiTensor]] = []
 
     def open_region(self) -> None:
@@ -81,8 +77,7 @@ class ChannelNormCore(nl.NKIObject):
                 self.squares.square(steps[n - 1], n - 1)
                 self.sums.append(self.squares.sum_up(steps[n - 1], n - 1))
             if n >= 2 and n - 2 < len(steps):
-                products = self.products[(n - 2) % 2]
-                self.squares.normed(steps[n - 2], n - 2, self.sums[n - 2], products)
+                self.squares.normed(steps[n - 2], n - 2, self.sums[n - 2], self.products)
             if n >= LATE:
                 finish(self, steps[n - LATE], n - LATE)
 
@@ -90,19 +85,16 @@ class ChannelNormCore(nl.NKIObject):
 def finish(core: ChannelNormCore, step: SweepStep, n: int) -> None:
     """act(scale * product + b), rounded once, to y."""
     recipe = core.recipe
-    pitch = recipe.shape[2]
     for tile in range(len(recipe.tiles)):
-        first, channels = recipe.tiles[tile]
-        y = core.ys[n % 2][tile][0:channels, 0 : step.width]
+        channels = recipe.tiles[tile][1]
+        y = core.ys.at(n, tile, step.width)
         scale = core.constants[0:channels, 2 * tile : 2 * tile + 1]
         bias = core.constants[0:channels, 2 * tile + 1 : 2 * tile + 2]
         nisa.activation(
             dst=y,
             op=OPERATORS[recipe.activation],
-            data=core.products[n % 2][tile][0:channels, 0 : step.width],
+            data=core.products.at(n, tile, step.width),
             scale=scale,
             bias=bias if recipe.has_beta else None,
         )
-        pattern = ((pitch, channels), (1, step.width))
-        dst = step.of(core.y, core.image, pattern, first * pitch + step.first)
-        nisa.dma_copy(dst=dst, src=y)
+        nisa.dma_copy(dst=step.positions(core.y, recipe.tiles[tile], core.pitches), src=y)

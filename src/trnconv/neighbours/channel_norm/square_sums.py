@@ -9,7 +9,7 @@ from __future__ import annotations
 from trnconv._nki import nisa, nl
 from trnconv.forms.kernel_parts import Banks
 from trnconv.neighbours.channel_norm.recipe import ChannelNormRecipe
-from trnconv.neighbours.sweep_kernel import SweepStep, filled, tile_rings
+from trnconv.neighbours.sweep_kernel import SweepStep, TileRing, filled, load_positions
 
 SLOTS = 4  # tiles of x: one is loaded while the steps of three are at work
 
@@ -27,9 +27,8 @@ class SquareSums(nl.NKIObject):
             first = n * recipe.quadrant
             row = self.under_root[first : first + 1, :]
             nisa.memset(dst=row, value=recipe.under_root[n])
-        count = len(recipe.tiles)
-        self.xs = tile_rings(SLOTS, count, (lines, width), x.dtype)
-        self.squares = tile_rings(2, count, (lines, width), recipe.squares)
+        self.xs = TileRing(SLOTS, recipe.tiles, (lines, width), x.dtype)
+        self.squares = TileRing(2, recipe.tiles, (lines, width), recipe.squares)
         banks = steps * (-(-width // recipe.bank))
         self.banks = Banks(banks, (lines, recipe.bank), nl.float32)
 
@@ -39,29 +38,21 @@ class SquareSums(nl.NKIObject):
 
     def load(self, step: SweepStep, n: int) -> None:
         """x of a step, tile by tile of channels."""
-        pitch = self.recipe.x_positions
-        image = self.recipe.shape[1] * pitch
-        for tile in range(len(self.recipe.tiles)):
-            first, channels = self.recipe.tiles[tile]
-            pattern = ((pitch, channels), (1, step.width))
-            offset = first * pitch + self.recipe.x_first + step.first
-            src = step.of(self.x, image, pattern, offset)
-            nisa.dma_copy(dst=self.xs[n % SLOTS][tile][0:channels, 0 : step.width], src=src)
+        recipe = self.recipe
+        pitches = (recipe.shape[1] * recipe.x_positions, recipe.x_positions)
+        load_positions(self.xs, n, step, self.x, pitches, recipe.x_first)
 
     def square(self, step: SweepStep, n: int) -> None:
         """The first columns by the Vector engine, the others by the Scalar engine."""
         by_vector = min(self.recipe.vector_columns, step.width)
         for tile in range(len(self.recipe.tiles)):
-            channels = self.recipe.tiles[tile][1]
-            x, squares = self.xs[n % SLOTS][tile], self.squares[n % 2][tile]
             if by_vector > 0:
-                part = x[0:channels, 0:by_vector]
-                dst = squares[0:channels, 0:by_vector]
-                nisa.tensor_tensor(dst=dst, data1=part, data2=part, op=nl.multiply)
+                x, dst = self.xs.at(n, tile, by_vector), self.squares.at(n, tile, by_vector)
+                nisa.tensor_tensor(dst=dst, data1=x, data2=x, op=nl.multiply)
             if by_vector < step.width:
-                part = x[0:channels, by_vector : step.width]
-                dst = squares[0:channels, by_vector : step.width]
-                nisa.activation(dst=dst, op=nl.square, data=part)
+                x = self.xs.at(n, tile, step.width, by_vector)
+                dst = self.squares.at(n, tile, step.width, by_vector)
+                nisa.activation(dst=dst, op=nl.square, data=x)
 
     def sum_up(self, step: SweepStep, n: int) -> list[nl.NkiTensor]:
         """Sums over all channels and e, on every partition, a bank for some positions."""
@@ -81,35 +72,31 @@ class SquareSums(nl.NKIObject):
                 nisa.nc_matmul(
                     dst=bank,
                     stationary=self.ones[0:channels, 0 : recipe.lines],
-                    moving=self.squares[n % 2][tile][0:channels, first : first + columns],
+                    moving=self.squares.at(n, tile, first + columns, first),
                     accumulate=True,
                 )
             sums.append(bank)
         return sums
 
-    def normed(
-        self, step: SweepStep, n: int, sums: list[nl.NkiTensor], to: list[nl.NkiTensor]
-    ) -> None:
-        """x * sums^-1/2 of a step, to a tile for each tile of channels."""
+    def normed(self, step: SweepStep, n: int, sums: list[nl.NkiTensor], to: TileRing) -> None:
+        """x * sums^-1/2 of a step, to its tiles of a ring."""
         for tile in range(len(self.recipe.tiles)):
-            channels = self.recipe.tiles[tile][1]
-            times_inverse(self.xs[n % SLOTS][tile], sums, to[tile], (channels, step.width))
+            x = self.xs.at(n, tile, step.width)
+            times_inverse(x, sums, to.at(n, tile, step.width))
 
 
-def times_inverse(
-    x: nl.NkiTensor, sums: list[nl.NkiTensor], to: nl.NkiTensor, size: tuple[int, int]
-) -> None:
+def times_inverse(x: nl.NkiTensor, sums: list[nl.NkiTensor], to: nl.NkiTensor) -> None:
     """x * sums^-1/2, for channels and positions, bank by bank of the sums."""
-    channels, width = size
+    channels, width = x.shape
     first = 0
     for bank in sums:
         end = min(first + bank.shape[1], width)
         nisa.scalar_tensor_tensor(
-            dst=to[0:channels, first:end],
+            dst=to[:, first:end],
             data=bank[0:channels, :],
             op0=nl.power,
             operand0=-0.5,
             op1=nl.multiply,
-            operand1=x[0:channels, first:end],
+            operand1=x[:, first:end],
         )
         first = end

@@ -20,10 +20,10 @@ from trnconv.forms.recipe_parts import RecipePair
 from trnconv.neighbours.channel_norm.square_sums import SquareSums, times_inverse
 from trnconv.neighbours.channel_norm_gradient.recipe import ChannelNormGradientRecipe
 from trnconv.neighbours.step_sums import StepSums
-from trnconv.neighbours.sweep_kernel import SweepStep, sweep, tile_rings
+from trnconv.neighbours.sweep_kernel import SweepStep, TileRing, load_positions, sweep
 
 LATE = 5  # steps from a load to its store
-GIVEN = 5  # tiles of dy: one is loaded while the steps of four are at work
+DY_SLOTS = 5  # tiles of dy: one is loaded while the steps of four are at work
 NORMED = 3  # tiles of n, and of act' and du
 
 
@@ -40,10 +40,11 @@ def channel_norm_gradient(
     as often as there are partitions].
     """
     dx = nl.ndarray(recipe.norm.shape, dtype=x.dtype, buffer=nl.shared_hbm, name="dx")
-    sums = all_sums(recipe)
+    shape = (recipe.parts, recipe.norm.shape[1], kinds_of(recipe))
+    sums = nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm, name="sums")
     core = ChannelNormGradientCore(x, dy, dx, (constants, scales), recipe)
     sweep(core, recipe.norm.rows, recipe.norm.width)
-    core.kept.store(sums, recipe.part)
+    core.sums.store(sums, recipe.part)
     return dx, sums
 
 
@@ -55,12 +56,7 @@ def channel_norm_gradient_on_two_cores(
     recipes: RecipePair,
 ) -> tuple[nl.NkiTensor, nl.NkiTensor]:
     """The same, with each of two cores computing its steps."""
-    recipe = recipes.cores[nl.program_id(0)]
-    dx = nl.ndarray(recipe.norm.shape, dtype=x.dtype, buffer=nl.shared_hbm, name="dx")
-    sums = all_sums(recipe)
-    core = ChannelNormGradientCore(x, dy, dx, (constants, scales), recipe)
-    sweep(core, recipe.norm.rows, recipe.norm.width)
-    core.kept.store(sums, recipe.part)
+    dx, sums = channel_norm_gradient(x, dy, constants, scales, recipes.cores[nl.program_id(0)])
     wait_for_both(dx)
     wait_for_both(sums)
     return dx, sums
@@ -69,12 +65,6 @@ def channel_norm_gradient_on_two_cores(
 def kinds_of(recipe: ChannelNormGradientRecipe) -> int:
     """Sums of du n alone, or of du as well."""
     return 2 if recipe.norm.has_beta else 1
-
-
-def all_sums(recipe: ChannelNormGradientRecipe) -> nl.NkiTensor:
-    """To be written: of du n, and of du if there is a b, for every channel, by each core."""
-    shape = (recipe.parts, recipe.norm.shape[1], kinds_of(recipe))
-    return nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm, name="sums")
 
 
 class ChannelNormGradientCore(nl.NKIObject):
@@ -93,22 +83,21 @@ class ChannelNormGradientCore(nl.NKIObject):
         self.recipe = recipe
         norm = recipe.norm
         self.tiles = norm.tiles
-        self.pitch = norm.shape[2]
-        self.image = norm.shape[1] * norm.shape[2]
+        self.pitches = (norm.shape[1] * norm.shape[2], norm.shape[2])
         self.constants = nl.ndarray(packed[0].shape, dtype=nl.float32, buffer=nl.sbuf)
         nisa.dma_copy(dst=self.constants, src=packed[0])
         self.scales = nl.ndarray(packed[1].shape, dtype=norm.squares, buffer=nl.sbuf)
         nisa.dma_copy(dst=self.scales, src=packed[1])
         self.squares = SquareSums(x, norm, LATE)
         self.spreads = Banks(2, (norm.lines, norm.bank), nl.float32)
-        count, size = len(norm.tiles), (norm.lines, norm.width)
-        self.kept = StepSums(norm.tiles, size, recipe.between, kinds_of(recipe))
-        self.given = tile_rings(GIVEN, count, size, dy.dtype)
-        self.normed = tile_rings(NORMED, count, size, recipe.between)
-        self.slopes = tile_rings(NORMED, count, size, recipe.between)
-        self.products = tile_rings(2, count, size, norm.squares)
-        self.parts = tile_rings(2, count, size, recipe.between)
-        self.dxs = tile_rings(2, count, size, dx.dtype)
+        tiles, size = norm.tiles, (norm.lines, norm.width)
+        self.sums = StepSums(tiles, size, recipe.between, kinds_of(recipe))
+        self.dys = TileRing(DY_SLOTS, tiles, size, dy.dtype)
+        self.normed = TileRing(NORMED, tiles, size, recipe.between)
+        self.slopes = TileRing(NORMED, tiles, size, recipe.between)
+        self.products = TileRing(2, tiles, size, norm.squares)
+        self.parts = TileRing(2, tiles, size, recipe.between)
+        self.dxs = TileRing(2, tiles, size, dx.dtype)
         self.roots: list[list[nl.NkiTensor]] = []
         self.spreads_of: list[nl.NkiTensor] = []
 
@@ -124,13 +113,12 @@ class ChannelNormGradientCore(nl.NKIObject):
         for n in range(len(steps) + LATE):
             if n < len(steps):
                 self.squares.load(steps[n], n)
-                load_given(self, steps[n], n)
+                load_positions(self.dys, n, steps[n], self.dy, self.pitches)
             if n >= 1 and n - 1 < len(steps):
                 self.squares.square(steps[n - 1], n - 1)
                 self.roots.append(self.squares.sum_up(steps[n - 1], n - 1))
             if n >= 2 and n - 2 < len(steps):
-                normed = self.normed[(n - 2) % NORMED]
-                self.squares.normed(steps[n - 2], n - 2, self.roots[n - 2], normed)
+                self.squares.normed(steps[n - 2], n - 2, self.roots[n - 2], self.normed)
                 slope(self, steps[n - 2], n - 2)
             if n >= 4 and n - 4 < len(steps):
                 spread(self, steps[n - 4], n - 4)
@@ -141,16 +129,7 @@ class ChannelNormGradientCore(nl.NKIObject):
             if n >= 3 and n - 3 < len(steps):
                 multiply(self, steps[n - 3], n - 3)
                 self.spreads_of.append(sum_over_channels(self, steps[n - 3], n - 3))
-        self.kept.fold()
-
-
-def load_given(core: ChannelNormGradientCore, step: SweepStep, n: int) -> None:
-    """dy of a step, tile by tile of channels."""
-    for tile in range(len(core.tiles)):
-        first, channels = core.tiles[tile]
-        pattern = ((core.pitch, channels), (1, step.width))
-        src = step.of(core.dy, core.image, pattern, first * core.pitch + step.first)
-        nisa.dma_copy(dst=core.given[n % GIVEN][tile][0:channels, 0 : step.width], src=src)
+        self.sums.fold()
 
 
 def slope(core: ChannelNormGradientCore, step: SweepStep, n: int) -> None:
@@ -162,19 +141,18 @@ def slope(core: ChannelNormGradientCore, step: SweepStep, n: int) -> None:
         channels = core.tiles[tile][1]
         bias = core.constants[0:channels, 2 * tile + 1 : 2 * tile + 2]
         nisa.activation(
-            dst=core.slopes[n % NORMED][tile][0:channels, 0 : step.width],
+            dst=core.slopes.at(n, tile, step.width),
             op=SLOPES[norm.activation],
-            data=core.normed[n % NORMED][tile][0:channels, 0 : step.width],
+            data=core.normed.at(n, tile, step.width),
             scale=core.constants[0:channels, 2 * tile : 2 * tile + 1],
             bias=bias if norm.has_beta else None,
         )
 
 
-def du_of(core: ChannelNormGradientCore, n: int, tile: int) -> nl.NkiTensor:
+def du_of(core: ChannelNormGradientCore, step: SweepStep, n: int, tile: int) -> nl.NkiTensor:
     """Where du of a step stands: in place of act', or it is dy itself."""
-    if core.recipe.norm.activation == "identity":
-        return core.given[n % GIVEN][tile]
-    return core.slopes[n % NORMED][tile]
+    ring = core.dys if core.recipe.norm.activation == "identity" else core.slopes
+    return ring.at(n, tile, step.width)
 
 
 def multiply(core: ChannelNormGradientCore, step: SweepStep, n: int) -> None:
@@ -183,18 +161,17 @@ def multiply(core: ChannelNormGradientCore, step: SweepStep, n: int) -> None:
     first = nisa.engine.gpsimd if passes > 1 else nisa.engine.vector
     last = nisa.engine.gpsimd if passes > 0 else nisa.engine.vector
     for tile in range(len(core.tiles)):
-        size = (core.tiles[tile][1], step.width)
-        du = du_of(core, n, tile)[0 : size[0], 0 : size[1]]
+        du = du_of(core, step, n, tile)
         if core.recipe.norm.activation != "identity":
-            given = core.given[n % GIVEN][tile][0 : size[0], 0 : size[1]]
-            nisa.tensor_tensor(dst=du, data1=du, data2=given, op=nl.multiply, engine=first)
-        normed = core.normed[n % NORMED][tile][0 : size[0], 0 : size[1]]
-        product = core.products[n % 2][tile][0 : size[0], 0 : size[1]]
+            dy = core.dys.at(n, tile, step.width)
+            nisa.tensor_tensor(dst=du, data1=du, data2=dy, op=nl.multiply, engine=first)
+        normed = core.normed.at(n, tile, step.width)
+        product = core.products.at(n, tile, step.width)
         nisa.tensor_tensor(dst=product, data1=du, data2=normed, op=nl.multiply, engine=last)
-        core.kept.add_by_scalar(tile, 0, product)
+        core.sums.add_by_scalar(tile, 0, product)
         if core.recipe.norm.has_beta:
-            core.kept.add_by_scalar(tile, 1, du)
-    core.kept.next_step()
+            core.sums.add_by_scalar(tile, 1, du)
+    core.sums.next_step()
 
 
 def sum_over_channels(core: ChannelNormGradientCore, step: SweepStep, n: int) -> nl.NkiTensor:
@@ -206,7 +183,7 @@ def sum_over_channels(core: ChannelNormGradientCore, step: SweepStep, n: int) ->
         nisa.nc_matmul(
             dst=bank,
             stationary=core.scales[0:channels, tile * lines : (tile + 1) * lines],
-            moving=core.products[n % 2][tile][0:channels, 0 : step.width],
+            moving=core.products.at(n, tile, step.width),
             accumulate=tile > 0,
         )
     return bank
@@ -215,11 +192,10 @@ def sum_over_channels(core: ChannelNormGradientCore, step: SweepStep, n: int) ->
 def spread(core: ChannelNormGradientCore, step: SweepStep, n: int) -> None:
     """n S: what statistics pass on."""
     for tile in range(len(core.tiles)):
-        channels = core.tiles[tile][1]
         nisa.tensor_tensor(
-            dst=core.parts[n % 2][tile][0:channels, 0 : step.width],
-            data1=core.spreads_of[n][0:channels, :],
-            data2=core.normed[n % NORMED][tile][0:channels, 0 : step.width],
+            dst=core.parts.at(n, tile, step.width),
+            data1=core.spreads_of[n][0 : core.tiles[tile][1], :],
+            data2=core.normed.at(n, tile, step.width),
             op=nl.multiply,
             engine=nisa.engine.vector,
         )
@@ -229,10 +205,10 @@ def subtract(core: ChannelNormGradientCore, step: SweepStep, n: int) -> None:
     """scale du - n S."""
     for tile in range(len(core.tiles)):
         channels = core.tiles[tile][1]
-        part = core.parts[n % 2][tile][0:channels, 0 : step.width]
+        part = core.parts.at(n, tile, step.width)
         nisa.scalar_tensor_tensor(
             dst=part,
-            data=du_of(core, n, tile)[0:channels, 0 : step.width],
+            data=du_of(core, step, n, tile),
             op0=nl.multiply,
             operand0=core.constants[0:channels, 2 * tile : 2 * tile + 1],
             op1=nl.subtract,
@@ -243,9 +219,6 @@ def subtract(core: ChannelNormGradientCore, step: SweepStep, n: int) -> None:
 def finish(core: ChannelNormGradientCore, step: SweepStep, n: int) -> None:
     """dx = r (scale du - n S), rounded to its type, and stored."""
     for tile in range(len(core.tiles)):
-        first, channels = core.tiles[tile]
-        dx = core.dxs[n % 2][tile]
-        times_inverse(core.parts[n % 2][tile], core.roots[n], dx, (channels, step.width))
-        pattern = ((core.pitch, channels), (1, step.width))
-        dst = step.of(core.dx, core.image, pattern, first * core.pitch + step.first)
-        nisa.dma_copy(dst=dst, src=dx[0:channels, 0 : step.width])
+        dx = core.dxs.at(n, tile, step.width)
+        times_inverse(core.parts.at(n, tile, step.width), core.roots[n], dx)
+        nisa.dma_copy(dst=step.positions(core.dx, core.tiles[tile], core.pitches), src=dx)

@@ -13,52 +13,51 @@ from trnconv.ask.ends import IDENTITY, ITEM_BYTES
 from trnconv.forms.form import Array
 from trnconv.neighbours.chain import busy_of
 from trnconv.neighbours.channel_norm import problem as channel_norm
-from trnconv.neighbours.channel_norm.problem import ChannelNorm, ChannelNormPlan
+from trnconv.neighbours.channel_norm.problem import ChannelNorm, ChannelNormPlan, rows_of
 from trnconv.neighbours.channel_norm.square_sums import SLOTS
 from trnconv.neighbours.channel_norm_gradient.kernel import (
-    GIVEN,
+    DY_SLOTS,
     NORMED,
     channel_norm_gradient,
     channel_norm_gradient_on_two_cores,
 )
-from trnconv.neighbours.channel_norm_gradient.price import GradientStep, launch_price
+from trnconv.neighbours.channel_norm_gradient.price import GradientStep
 from trnconv.neighbours.channel_norm_gradient.recipe import ChannelNormGradientRecipe
 from trnconv.neighbours.launch import NeighbourLaunch, launch_on
-from trnconv.neighbours.price import LaunchPrice, clock_of
-from trnconv.neighbours.refusal import require, slope_reasons
+from trnconv.neighbours.price import Clock, LaunchPrice, clock_of, slowest
+from trnconv.neighbours.problem import FusedOp
+from trnconv.neighbours.refusal import sbuf_reason, slope_reasons
 from trnconv.neighbours.step_sums import COLUMNS
-from trnconv.neighbours.sweep import Cut, SweepRow, channel_tiles, sweeps
+from trnconv.neighbours.sweep import channel_tiles, cut_of, widest_step
 
-_TURN_INSTRUCTIONS = 4000  # static, of a turn: its start and end are then a few % of it
 _LEAST_WIDTH = 32  # positions of a step; below, engines spend their time on starting
 _PASSES = (0, 1, 2)
 
 
 @dataclass(frozen=True)
-class ChannelNormGradient:
+class ChannelNormGradient(FusedOp):
     """dx of x and dy, and sums over positions of du n and of du, of a norm and its activation."""
 
     norm: ChannelNorm
-
-    def refuses(self, machine: Machine, cores: int = 1) -> str:
-        """Why there is no plan, in words; empty if there is one."""
-        return next(self._reasons(machine, cores), "")
 
     def _reasons(self, machine: Machine, cores: int) -> Iterator[str]:
         plain = replace(self.norm, activation=IDENTITY, has_beta=False)
         yield from filter(None, (plain.refuses(machine, cores),))
         yield from slope_reasons(self.norm.activation)
         if _width(self.norm, machine) < _LEAST_WIDTH:
-            yield (
-                f"{self.norm.channels} channels: {_step_bytes(self.norm, machine)} bytes a position"
-                f" in SBUF, which has {machine.sbuf_usable_bytes_per_partition} a partition;"
-                " split them"
-            )
+            what = f"{self.norm.channels} channels"
+            yield sbuf_reason(what, _step_bytes(self.norm, machine), "split them", machine)
 
-    def price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
-        """What it takes, in closed form. Modelled."""
-        require(self, machine, cores)
-        return _price(self, machine, cores)
+    def modelled(self, machine: Machine, cores: int) -> LaunchPrice:
+        """The core that ends last."""
+        norm, plan = self.norm, plan_of(self, machine, cores)
+        clock, width = clock_of(machine, cores), plan.norm.cut.width
+        step = _step(norm, clock, plan.norm.vector_columns, plan.gpsimd_passes)
+        moved = 3 * norm.images * norm.channels * norm.positions * ITEM_BYTES[norm.dtype]
+        return slowest(
+            (step.core_price(rows, width) for rows in rows_of(norm, plan.norm, machine, cores)),
+            moved + cores * norm.channels * step.kinds * 4,
+        )
 
 
 @dataclass(frozen=True)
@@ -77,59 +76,52 @@ def plan_of(problem: ChannelNormGradient, machine: Machine, cores: int) -> Chann
     width = min(_width(norm, machine), share, norm.positions)
     clock = clock_of(machine, cores)
     passes = _PASSES if norm.activation != IDENTITY else _PASSES[:2]
-    choices = [
-        (columns, count) for columns in range(0, width + 1, max(1, width // 4)) for count in passes
+    steps = [
+        _step(norm, clock, columns, count)
+        for columns in range(0, width + 1, max(1, width // 4))
+        for count in passes
     ]
 
-    def busiest(choice: tuple[int, int]) -> tuple[float, ...]:
-        return max(busy_of(GradientStep(norm, clock, *choice).stages(width)).values()), *choice
+    def busiest(step: GradientStep) -> tuple[float, int, int]:
+        ns = max(busy_of(step.stages(width)).values())
+        return ns, step.vector_columns, step.gpsimd_passes
 
-    columns, count = min(choices, key=busiest)
-    length = GradientStep(norm, clock, columns, count).length(width)
-    cut = Cut(width, max(1, _TURN_INSTRUCTIONS // length))
-    return ChannelNormGradientPlan(ChannelNormPlan(cut, columns), count)
+    step = min(steps, key=busiest)
+    norm_plan = ChannelNormPlan(cut_of(width, step.length(width)), step.vector_columns)
+    return ChannelNormGradientPlan(norm_plan, step.gpsimd_passes)
+
+
+def _step(norm: ChannelNorm, clock: Clock, columns: int, gpsimd_passes: int) -> GradientStep:
+    kinds = 2 if norm.has_beta else 1
+    return GradientStep(
+        norm.channels, norm.dtype, norm.activation, clock, columns, gpsimd_passes, kinds
+    )
 
 
 def _step_bytes(norm: ChannelNorm, machine: Machine) -> int:
     """SBUF of a partition for one position of a step: every tile that the kernel's core holds."""
     item = ITEM_BYTES[norm.dtype]
-    squares = channel_norm.square_bytes(norm)
-    of_type = SLOTS + GIVEN + 2 * NORMED + 2 + 2  # x, dy, n and du, scale du - n S, dx
+    of_type = SLOTS + DY_SLOTS + 2 * NORMED + 2 + 2  # x, dy, n and du, scale du - n S, dx
     tiles = len(channel_tiles(norm.channels, machine))
-    return tiles * (of_type * item + (2 + 2) * squares) + item  # squares, products; once: read
+    squares = 2 + 2  # squares, products
+    return tiles * (of_type * item + squares * norm.square_bytes) + item  # once: read
 
 
 def _width(norm: ChannelNorm, machine: Machine) -> int:
     """Positions of a step: at most a bank of sums."""
     bank, lines = machine.psum_bank_fp32_elems, machine.partitions
     tiles = len(channel_tiles(norm.channels, machine))
-    squares = channel_norm.square_bytes(norm)
+    squares = norm.square_bytes
     columns = 4 * (2 * (COLUMNS + 1) + 1)
     constants = squares * (bank + lines) + tiles * (8 + squares * lines + columns)
-    room = machine.sbuf_usable_bytes_per_partition - constants
-    return min(bank, max(0, room) // _step_bytes(norm, machine))
-
-
-@lru_cache(maxsize=4096)
-def _price(problem: ChannelNormGradient, machine: Machine, cores: int) -> LaunchPrice:
-    norm, plan = problem.norm, plan_of(problem, machine, cores)
-    step = GradientStep(
-        norm, clock_of(machine, cores), plan.norm.vector_columns, plan.gpsimd_passes
-    )
-    return launch_price(step, _rows(norm, plan, machine, cores), plan.norm.cut.width)
-
-
-def _rows(
-    norm: ChannelNorm, plan: ChannelNormGradientPlan, machine: Machine, cores: int
-) -> tuple[tuple[SweepRow, ...], ...]:
-    return sweeps(norm.images, norm.positions, plan.norm.cut, machine, cores)
+    return widest_step(machine, constants, _step_bytes(norm, machine), bank)
 
 
 def launch_of(
     problem: ChannelNormGradient, packed: tuple[Array, ...], machine: Machine, cores: int
 ) -> NeighbourLaunch:
     """The kernel with what `pack` gives; x and dy go before that."""
-    require(problem, machine, cores)
+    problem.require(machine, cores)
     norm, plan = problem.norm, plan_of(problem, machine, cores)
     recipes = tuple(
         ChannelNormGradientRecipe(
@@ -139,7 +131,7 @@ def launch_of(
             part=part,
             parts=cores,
         )
-        for part, rows in enumerate(_rows(norm, plan, machine, cores))
+        for part, rows in enumerate(rows_of(norm, plan.norm, machine, cores))
     )
     kernels = (channel_norm_gradient, channel_norm_gradient_on_two_cores)
     return launch_on(machine, kernels, packed, recipes)
@@ -151,9 +143,7 @@ def pack(
     """Scale and bias of every tile; and scales as often as there are partitions, for sums."""
     constants = channel_norm.constants_of(norm, gamma, beta, machine)
     scales = np.repeat(constants[:, 0::2], machine.partitions, axis=1)
-    return constants, scales.astype(
-        "float32" if channel_norm.is_wide(norm) else channel_norm.SQUARES
-    )
+    return constants, scales.astype("float32" if norm.is_wide else channel_norm.SQUARES)
 
 
 def simulate(

@@ -6,7 +6,7 @@ from trnconv._nki import nisa, nl
 from trnconv.forms.kernel_parts import OPERATORS
 from trnconv.neighbours.group_norm.coefficients import IMAGES, GroupCoefficients
 from trnconv.neighbours.group_norm.recipe import GroupNormRecipe
-from trnconv.neighbours.sweep_kernel import SweepStep, tile_rings
+from trnconv.neighbours.sweep_kernel import SweepStep, TileRing, load_positions
 
 SLOTS = 4  # tiles of x
 Y_SLOTS = 3  # a store takes longer than a step
@@ -28,9 +28,10 @@ class ApplyCore(nl.NKIObject):
         self.y = y
         self.recipe = recipe
         self.coefficients = GroupCoefficients(statistics, constants, recipe)
-        lines, count = recipe.lines, len(recipe.tiles)
-        self.xs = tile_rings(SLOTS, count, (lines, recipe.width), x.dtype)
-        self.ys = tile_rings(Y_SLOTS, count, (lines, recipe.width), y.dtype)
+        self.pitches = (recipe.image_pitch, recipe.channel_pitch)
+        size = (recipe.lines, recipe.width)
+        self.xs = TileRing(SLOTS, recipe.tiles, size, x.dtype)
+        self.ys = TileRing(Y_SLOTS, recipe.tiles, size, y.dtype)
         self.begun = 0
         self.slots: list[int] = []
 
@@ -56,35 +57,20 @@ class ApplyCore(nl.NKIObject):
                 if steps[n].begins:
                     self.begin(steps[n])
                 self.slots.append(self.begun % IMAGES)
-                self.load(steps[n], n)
+                load_positions(self.xs, n, steps[n], self.x, self.pitches)
             if n >= LATE:
                 self.finish(steps[n - LATE], n - LATE)
-
-    def load(self, step: SweepStep, n: int) -> None:
-        """x of a step, tile by tile of channels."""
-        for tile in range(len(self.recipe.tiles)):
-            dst = self.xs[n % SLOTS][tile][0 : self.recipe.tiles[tile][1], 0 : step.width]
-            nisa.dma_copy(dst=dst, src=self.positions(self.x, step, tile))
-
-    def positions(self, tensor: nl.NkiTensor, step: SweepStep, tile: int) -> nl.NkiTensor:
-        """A step's positions of a tile of channels, of x or y."""
-        recipe = self.recipe
-        first, channels = recipe.tiles[tile]
-        pattern = ((recipe.channel_pitch, channels), (1, step.width))
-        offset = first * recipe.channel_pitch + step.first
-        return step.of(tensor, recipe.image_pitch, pattern, offset)
 
     def finish(self, step: SweepStep, n: int) -> None:
         """act(a x + b), to y."""
         for tile in range(len(self.recipe.tiles)):
-            channels = self.recipe.tiles[tile][1]
             factors = self.coefficients.factors(tile, self.slots[n])
-            y = self.ys[n % Y_SLOTS][tile][0:channels, 0 : step.width]
+            y = self.ys.at(n, tile, step.width)
             nisa.activation(
                 dst=y,
                 op=OPERATORS[self.recipe.activation],
-                data=self.xs[n % SLOTS][tile][0:channels, 0 : step.width],
+                data=self.xs.at(n, tile, step.width),
                 scale=factors[:, 0:1],
                 bias=factors[:, 1:2],
             )
-            nisa.dma_copy(dst=self.positions(self.y, step, tile), src=y)
+            nisa.dma_copy(dst=step.positions(self.y, self.recipe.tiles[tile], self.pitches), src=y)

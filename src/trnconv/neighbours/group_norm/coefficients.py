@@ -11,7 +11,7 @@ from trnconv._nki import nisa, nl
 from trnconv.forms.kernel_parts import Banks, listed
 from trnconv.neighbours.group_norm.recipe import GroupNormRecipe
 from trnconv.neighbours.group_norm.statistics_core import TRIPLE
-from trnconv.neighbours.sweep_kernel import SweepStep, tile_rings
+from trnconv.neighbours.sweep_kernel import SweepStep, TileRing
 
 IMAGES = 3  # whose coefficients are held
 
@@ -28,8 +28,9 @@ class GroupCoefficients(nl.NKIObject):
         self.constants = nl.ndarray(constants.shape, dtype=nl.float32, buffer=nl.sbuf)
         nisa.dma_copy(dst=self.constants, src=constants)
         self.average = self.constants[:, 2 * count : 2 * count + lines]
-        self.triples = tile_rings(IMAGES, count, (lines, TRIPLE * recipe.parts), nl.float32)
-        self.work = tile_rings(IMAGES, count, (lines, 6), nl.float32)
+        size = (lines, TRIPLE * recipe.parts)
+        self.triples = TileRing(IMAGES, recipe.tiles, size, nl.float32)
+        self.work = TileRing(IMAGES, recipe.tiles, (lines, 6), nl.float32)
         self.banks = Banks(4, (lines, 1), nl.float32)
 
     def open_region(self) -> None:
@@ -62,14 +63,14 @@ class GroupCoefficients(nl.NKIObject):
 
     def load(self, src: nl.NkiTensor, tile: int, slot: int) -> None:
         """Statistics of a tile, and what follows from them."""
-        lines = self.recipe.tiles[tile][1]
-        triples = self.triples[slot][tile][0:lines, :]
-        nisa.dma_copy(dst=triples.reshape((lines, self.recipe.parts, TRIPLE)), src=src)
-        self.coefficients(tile, lines, triples, self.work[slot][tile])
+        lines, parts = self.recipe.tiles[tile][1], self.recipe.parts
+        triples = self.triples.at(slot, tile, TRIPLE * parts)
+        nisa.dma_copy(dst=triples.reshape((lines, parts, TRIPLE)), src=src)
+        self.coefficients(tile, lines, triples, self.work.whole(slot, tile))
 
     def factors(self, tile: int, slot: int) -> nl.NkiTensor:
         """a and b of every channel of a tile."""
-        return self.work[slot][tile][0 : self.recipe.tiles[tile][1], 4:6]
+        return self.work.at(slot, tile, 6, 4)
 
     def coefficients(
         self, tile: int, lines: int, triples: nl.NkiTensor, work: nl.NkiTensor

@@ -21,64 +21,50 @@ from trnconv.neighbours.sweep_kernel import sweep_images
 
 def channel_statistics(x: nl.NkiTensor, recipe: GroupNormRecipe) -> nl.NkiTensor:
     """x [N, C, P] -> statistics [images, parts, C, 3]."""
-    statistics = all_statistics(recipe)
+    shape = (recipe.images, recipe.parts, recipe.shape[1], TRIPLE)
+    statistics = nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm, name="statistics")
     sweep_images(StatisticsCore(x, statistics, recipe), recipe.rows, recipe.width)
     return statistics
 
 
 def channel_statistics_on_two_cores(x: nl.NkiTensor, recipes: RecipePair) -> nl.NkiTensor:
     """The same, with each of two cores counting its positions."""
-    recipe = recipes.cores[nl.program_id(0)]
-    statistics = all_statistics(recipe)
-    sweep_images(StatisticsCore(x, statistics, recipe), recipe.rows, recipe.width)
+    statistics = channel_statistics(x, recipes.cores[nl.program_id(0)])
     wait_for_both(statistics)
     return statistics
-
-
-def all_statistics(recipe: GroupNormRecipe) -> nl.NkiTensor:
-    """To be written."""
-    shape = (recipe.images, recipe.parts, recipe.shape[1], TRIPLE)
-    return nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm, name="statistics")
 
 
 def group_factors(
     statistics: nl.NkiTensor, constants: nl.NkiTensor, recipe: GroupNormRecipe
 ) -> nl.NkiTensor:
-    """Statistics and constants -> factors [C, a and b of every image]: a convolution's start."""
-    shape = (recipe.shape[1], FACTORS * recipe.images)
-    factors = nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm, name="factors")
-    fill_factors(factors, GroupCoefficients(statistics, constants, recipe), 0, 1)
-    return factors
+    """Statistics and constants -> factors [C, a and b of every image]: a convolution's start.
 
-
-def group_factors_on_two_cores(
-    statistics: nl.NkiTensor, constants: nl.NkiTensor, recipes: RecipePair
-) -> nl.NkiTensor:
-    """The same on both cores; each stores half of the channels of a tile."""
-    recipe = recipes.cores[nl.program_id(0)]
+    Of two cores, each stores half of the channels of a tile.
+    """
     shape = (recipe.shape[1], FACTORS * recipe.images)
     factors = nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm, name="factors")
     coefficients = GroupCoefficients(statistics, constants, recipe)
-    fill_factors(factors, coefficients, recipe.part, recipe.parts)
-    wait_for_both(factors)
-    return factors
-
-
-def fill_factors(
-    factors: nl.NkiTensor, coefficients: GroupCoefficients, part: int, parts: int
-) -> None:
-    """Image after image; of the channels of a tile, one of as many parts."""
-    recipe = coefficients.recipe
+    part, parts = recipe.part, recipe.parts
     for image in range(recipe.images):
         slot = image % IMAGES
         coefficients.of_image(image, slot)
         columns = factors[:, FACTORS * image : FACTORS * (image + 1)]
         for tile in range(len(recipe.tiles)):
             first, channels = recipe.tiles[tile]
-            own = coefficients.factors(tile, slot)
+            src = coefficients.factors(tile, slot)
             begin, end = channels * part // parts, channels * (part + 1) // parts
             if end > begin:
-                nisa.dma_copy(dst=columns[first + begin : first + end], src=own[begin:end])
+                nisa.dma_copy(dst=columns[first + begin : first + end], src=src[begin:end])
+    return factors
+
+
+def group_factors_on_two_cores(
+    statistics: nl.NkiTensor, constants: nl.NkiTensor, recipes: RecipePair
+) -> nl.NkiTensor:
+    """The same on both cores."""
+    factors = group_factors(statistics, constants, recipes.cores[nl.program_id(0)])
+    wait_for_both(factors)
+    return factors
 
 
 def group_norm(
@@ -95,9 +81,6 @@ def group_norm_on_two_cores(
     x: nl.NkiTensor, statistics: nl.NkiTensor, constants: nl.NkiTensor, recipes: RecipePair
 ) -> nl.NkiTensor:
     """The same, with each of two cores computing its positions."""
-    recipe = recipes.cores[nl.program_id(0)]
-    y = nl.ndarray(recipe.shape, dtype=x.dtype, buffer=nl.shared_hbm, name="y")
-    core = ApplyCore(x, y, statistics, constants, recipe)
-    sweep_images(core, recipe.rows, recipe.width)
+    y = group_norm(x, statistics, constants, recipes.cores[nl.program_id(0)])
     wait_for_both(y)
     return y

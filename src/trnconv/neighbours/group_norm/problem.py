@@ -23,25 +23,25 @@ from trnconv.neighbours.group_norm.kernel import (
     group_norm_on_two_cores,
 )
 from trnconv.neighbours.group_norm.price import (
-    apply_price,
+    ApplyLaunch,
+    StatisticsLaunch,
     factors_price,
-    statistics_price,
     step_ns,
 )
 from trnconv.neighbours.group_norm.recipe import GroupNormRecipe
 from trnconv.neighbours.group_norm.statistics_core import KINDS, RECORD, TRIPLE
 from trnconv.neighbours.launch import NeighbourLaunch, launch_on
-from trnconv.neighbours.price import LaunchPrice
+from trnconv.neighbours.packing import on_partitions
+from trnconv.neighbours.price import LaunchPrice, clock_of, slowest
+from trnconv.neighbours.problem import FusedOp
 from trnconv.neighbours.refusal import (
     bias_reasons,
     choice_reasons,
     machine_reasons,
-    require,
     shape_reasons,
 )
-from trnconv.neighbours.sweep import Cut, channel_tiles, sweeps
+from trnconv.neighbours.sweep import channel_tiles, cut_of, sweeps, widest_step
 
-_TURN_INSTRUCTIONS = 4000  # static, of a turn
 _WIDTH_IN_CHUNKS = 4
 _COLUMNS = 288  # of records that are combined at once
 _TILES = SLOTS + Y_SLOTS
@@ -51,7 +51,7 @@ _SHARED = "bfloat16"  # sums of others take the Vector engine as long as records
 
 
 @dataclass(frozen=True)
-class GroupNorm:
+class GroupNorm(FusedOp):
     """act(gamma_c * (x - mean) * rsqrt(variance + eps) + beta_c) of groups of channels.
 
     x is [images, channels, frames * positions]; each image, or each frame of one image, has
@@ -66,10 +66,6 @@ class GroupNorm:
     activation: str = "silu"
     eps: float = 1e-6
     frames: int = 1  # that have statistics of their own
-
-    def refuses(self, machine: Machine, cores: int = 1) -> str:
-        """Why there is no plan, in words; empty if there is one."""
-        return next(self._reasons(machine, cores), "")
 
     def _reasons(self, machine: Machine, cores: int) -> Iterator[str]:
         sizes = (self.images, self.channels, self.frames, self.positions)
@@ -111,37 +107,38 @@ class GroupNorm:
         """What has statistics of its own."""
         return self.images * self.frames
 
-    def price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
-        """What both launches take, in closed form. Modelled."""
-        require(self, machine, cores)
-        return _price(self, machine, cores)
+    def modelled(self, machine: Machine, cores: int) -> LaunchPrice:
+        """Both launches, one after the other."""
+        return self.statistics_price(machine, cores) + self.apply_price(machine, cores)
 
     def statistics_price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
         """The first launch."""
-        recipes = recipes_of(self, machine, cores)
-        elems = self.units * self.channels * self.positions
-        total = ITEM_BYTES[self.dtype] * elems + _statistics_bytes(self, cores)
-        return statistics_price(recipes, ITEM_BYTES[self.dtype], machine, total)
+        return self._launch_price(StatisticsLaunch, 1, machine, cores)
 
     def apply_price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
         """The second launch."""
-        recipes = recipes_of(self, machine, cores)
-        elems = self.units * self.channels * self.positions
-        total = 2 * ITEM_BYTES[self.dtype] * elems + _statistics_bytes(self, cores)
-        return apply_price(recipes, ITEM_BYTES[self.dtype], machine, total)
+        return self._launch_price(ApplyLaunch, 2, machine, cores)
+
+    def _launch_price(
+        self,
+        launch: type[StatisticsLaunch | ApplyLaunch],
+        tensors: int,
+        machine: Machine,
+        cores: int,
+    ) -> LaunchPrice:
+        """The core that ends last, and the longest program of any."""
+        item, clock = ITEM_BYTES[self.dtype], clock_of(machine, cores)
+        prices = [
+            launch(recipe, item, clock).price() for recipe in recipes_of(self, machine, cores)
+        ]
+        statistics = 4 * TRIPLE * self.units * cores * self.channels
+        moved = tensors * item * self.units * self.channels * self.positions + statistics
+        longest = max(price.instructions for price in prices)
+        return replace(slowest(prices, moved), instructions=longest)
 
     def factors_price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
         """The other second launch: scales and shifts alone."""
         return factors_price(recipes_of(self, machine, cores)[0], machine)
-
-
-@lru_cache(maxsize=4096)
-def _price(problem: GroupNorm, machine: Machine, cores: int) -> LaunchPrice:
-    return problem.statistics_price(machine, cores) + problem.apply_price(machine, cores)
-
-
-def _statistics_bytes(problem: GroupNorm, cores: int) -> int:
-    return 3 * 4 * problem.units * cores * problem.channels
 
 
 def _tiles(problem: GroupNorm, machine: Machine) -> tuple[tuple[int, int], ...]:
@@ -154,9 +151,8 @@ def _width(problem: GroupNorm, machine: Machine) -> int:
     records = TRIPLE + _COLUMNS + RECORD * _WIDTH_IN_CHUNKS
     sums = KINDS * _COLUMNS // (TRIPLE + RECORD)
     constants = 4 * machine.partitions + 4 * tiles * (2 * records + sums) + 200 * tiles
-    room = machine.sbuf_usable_bytes_per_partition - constants
-    most = room // (_TILES * tiles * ITEM_BYTES[problem.dtype]) // machine.bn_stats_max_elems
-    return machine.bn_stats_max_elems * min(most, _WIDTH_IN_CHUNKS)
+    position, chunk = _TILES * tiles * ITEM_BYTES[problem.dtype], machine.bn_stats_max_elems
+    return widest_step(machine, constants, position, _WIDTH_IN_CHUNKS * chunk, chunk)
 
 
 def _shared(problem: GroupNorm, width: int, machine: Machine) -> int:
@@ -164,7 +160,7 @@ def _shared(problem: GroupNorm, width: int, machine: Machine) -> int:
     unit = machine.bn_stats_max_elems // _SHARES_OF_A_CHUNK
     if problem.dtype != _SHARED or width < 2 * unit:
         return 0
-    return min(range(unit, width, unit), key=lambda own: step_ns(width, own, machine))
+    return min(range(unit, width, unit), key=lambda shared: step_ns(width, shared, machine))
 
 
 @lru_cache(maxsize=1024)
@@ -175,7 +171,7 @@ def recipes_of(problem: GroupNorm, machine: Machine, cores: int) -> tuple[GroupN
     width = min(_width(problem, machine), chunk * -(-share // chunk), problem.positions)
     shared = _shared(problem, width, machine)
     stride = RECORD * -(-(width - shared) // chunk) + (TRIPLE if shared else 0)
-    cut = Cut(width, max(1, _TURN_INSTRUCTIONS // (_APPLIED * len(tiles))))
+    cut = cut_of(width, _APPLIED * len(tiles))
     rows = sweeps(problem.units, problem.positions, cut, machine, cores)
     whole = problem.positions * problem.frames
     return tuple(
@@ -203,7 +199,7 @@ def recipes_of(problem: GroupNorm, machine: Machine, cores: int) -> tuple[GroupN
 
 def statistics_launch(problem: GroupNorm, machine: Machine, cores: int) -> NeighbourLaunch:
     """The first kernel; it takes x."""
-    require(problem, machine, cores)
+    problem.require(machine, cores)
     kernels = (channel_statistics, channel_statistics_on_two_cores)
     return launch_on(machine, kernels, (), recipes_of(problem, machine, cores))
 
@@ -212,7 +208,7 @@ def apply_launch(
     problem: GroupNorm, gamma: Array, beta: Array, machine: Machine, cores: int
 ) -> NeighbourLaunch:
     """The second kernel; it takes x and statistics."""
-    require(problem, machine, cores)
+    problem.require(machine, cores)
     constants = _constants(problem, gamma, beta, machine)
     kernels = (group_norm, group_norm_on_two_cores)
     return launch_on(machine, kernels, (constants,), recipes_of(problem, machine, cores))
@@ -222,7 +218,7 @@ def factors_launch(
     problem: GroupNorm, gamma: Array, beta: Array, machine: Machine, cores: int = 1
 ) -> NeighbourLaunch:
     """What a convolution's start takes: the kernel takes statistics of as many cores as counted."""
-    require(problem, machine, cores)
+    problem.require(machine, cores)
     constants = _constants(problem, gamma, beta, machine)
     kernels = (group_factors, group_factors_on_two_cores)
     return launch_on(machine, kernels, (constants,), recipes_of(problem, machine, cores))
@@ -230,15 +226,12 @@ def factors_launch(
 
 def _constants(problem: GroupNorm, gamma: Array, beta: Array, machine: Machine) -> Array:
     """gamma and beta of every tile, and the matrix that averages over groups."""
-    tiles, lines = _tiles(problem, machine), machine.partitions
     group = problem.channels // problem.groups
-    constants = np.zeros((lines, 2 * len(tiles) + lines), np.float32)
-    for tile, (first, count) in enumerate(tiles):
-        constants[:count, 2 * tile] = gamma[first : first + count]
-        constants[:count, 2 * tile + 1] = beta[first : first + count]
-    numbers = np.arange(lines) // group
-    constants[:, 2 * len(tiles) :] = (numbers[:, None] == numbers[None, :]) / group
-    return constants
+    numbers = np.stack([gamma, beta], 1)
+    packed = on_partitions(numbers, _tiles(problem, machine), machine)
+    groups = np.arange(machine.partitions) // group
+    average = (groups[:, None] == groups[None, :]) / group
+    return np.concatenate([packed, average.astype(np.float32)], 1)
 
 
 def simulate(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from trnconv._nki import nisa, nl
 from trnconv.neighbours.group_norm.recipe import GroupNormRecipe
-from trnconv.neighbours.sweep_kernel import SweepStep, tile_rings
+from trnconv.neighbours.sweep_kernel import SweepStep, TileRing, load_positions
 
 TRIPLE = 3  # count, mean, count * variance
 RECORD = 2 * TRIPLE  # of even and of odd positions
@@ -32,15 +32,15 @@ class StatisticsCore(nl.NKIObject):
         self.x = x
         self.statistics = statistics
         self.recipe = recipe
-        lines, count = recipe.lines, len(recipe.tiles)
-        self.xs = tile_rings(SLOTS, count, (lines, recipe.width), x.dtype)
+        lines, tiles = recipe.lines, recipe.tiles
+        self.pitches = (recipe.image_pitch, recipe.channel_pitch)
+        self.xs = TileRing(SLOTS, tiles, (lines, recipe.width), x.dtype)
         columns = TRIPLE + recipe.held * recipe.stride + RECORD * -(-recipe.width // recipe.chunk)
-        self.records = tile_rings(2, count, (lines, columns), nl.float32)
-        self.sums: list[list[nl.NkiTensor]] = []
+        self.records = TileRing(2, tiles, (lines, columns), nl.float32)
         if recipe.shared > 0:
-            self.sums = tile_rings(KINDS, count, (lines, recipe.held), nl.float32)
+            self.sums = TileRing(KINDS, tiles, (lines, recipe.held), nl.float32)
             self.read = nl.ndarray((lines, recipe.shared), dtype=nl.bfloat16, buffer=nl.sbuf)
-        self.moments = tile_rings(1, count, (lines, 2), nl.float32)[0]
+        self.moments = TileRing(1, tiles, (lines, 2), nl.float32)
         self.absent = nl.ndarray((lines, TRIPLE), dtype=nl.float32, buffer=nl.sbuf)
         nisa.memset(dst=self.absent, value=0.0)
         self.slot = 0
@@ -55,7 +55,7 @@ class StatisticsCore(nl.NKIObject):
         """An image of which nothing is counted."""
         self.slot = 1 - self.slot
         for tile in range(len(self.recipe.tiles)):
-            nisa.memset(dst=self.records[self.slot][tile][:, 0:TRIPLE], value=0.0)
+            nisa.memset(dst=self.records.whole(self.slot, tile)[:, 0:TRIPLE], value=0.0)
 
     def end(self, step: SweepStep) -> None:
         """What was found of an image, to this core's part; what is nobody's has count 0."""
@@ -63,21 +63,19 @@ class StatisticsCore(nl.NKIObject):
         for part in range(recipe.parts):
             if part == recipe.part:
                 for tile in range(len(recipe.tiles)):
-                    channels = recipe.tiles[tile][1]
-                    kept = self.records[self.slot][tile][0:channels, 0:TRIPLE]
-                    self.store(step, part, tile, kept)
+                    self.store(step, part, tile, self.records.at(self.slot, tile, TRIPLE))
             elif step.alone:
                 for tile in range(len(recipe.tiles)):
                     self.store(step, part, tile, self.absent[0 : recipe.tiles[tile][1], :])
 
-    def store(self, step: SweepStep, part: int, tile: int, kept: nl.NkiTensor) -> None:
+    def store(self, step: SweepStep, part: int, tile: int, triples: nl.NkiTensor) -> None:
         """A triple for each channel of a tile."""
         recipe = self.recipe
         channels = recipe.shape[1]
         pattern = ((TRIPLE, recipe.tiles[tile][1]), (1, TRIPLE))
         offset = TRIPLE * (part * channels + recipe.tiles[tile][0])
         pitch = TRIPLE * recipe.parts * channels
-        nisa.dma_copy(dst=step.of(self.statistics, pitch, pattern, offset), src=kept)
+        nisa.dma_copy(dst=step.of(self.statistics, pitch, pattern, offset), src=triples)
 
     def run(self, steps: list[SweepStep]) -> None:
         """Some steps; their loads are issued as far ahead as there are tiles for them."""
@@ -85,7 +83,7 @@ class StatisticsCore(nl.NKIObject):
             self.slot = 0  # every turn of a loop begins alike
         for n in range(len(steps) + 1):
             if n < len(steps):
-                self.load(steps[n], n)
+                load_positions(self.xs, n, steps[n], self.x, self.pitches)
             if n >= 1:
                 if steps[n - 1].begins:
                     self.begin(steps[n - 1])
@@ -95,16 +93,6 @@ class StatisticsCore(nl.NKIObject):
                     self.combine()
                 if steps[n - 1].ends:
                     self.end(steps[n - 1])
-
-    def load(self, step: SweepStep, n: int) -> None:
-        """x of a step, tile by tile of channels."""
-        recipe = self.recipe
-        for tile in range(len(recipe.tiles)):
-            first, channels = recipe.tiles[tile]
-            pattern = ((recipe.channel_pitch, channels), (1, step.width))
-            offset = first * recipe.channel_pitch + step.first
-            src = step.of(self.x, recipe.image_pitch, pattern, offset)
-            nisa.dma_copy(dst=self.xs[n % SLOTS][tile][0:channels, 0 : step.width], src=src)
 
     def count(self, step: SweepStep, n: int) -> None:
         """Records of a step; of one that is not whole, of chunks only."""
@@ -117,12 +105,8 @@ class StatisticsCore(nl.NKIObject):
         for first in range(0, step.width - shared, recipe.chunk):
             end = min(first + recipe.chunk, step.width - shared)
             for tile in range(len(recipe.tiles)):
-                channels = recipe.tiles[tile][1]
-                records = self.records[self.slot][tile]
-                nisa.bn_stats(
-                    dst=records[0:channels, self.columns : self.columns + RECORD],
-                    data=self.xs[n % SLOTS][tile][0:channels, first:end],
-                )
+                record = self.records.at(self.slot, tile, self.columns + RECORD, self.columns)
+                nisa.bn_stats(dst=record, data=self.xs.at(n, tile, end, first))
             self.columns += RECORD
         if shared > 0:
             self.share_out(step.width - shared, n)
@@ -133,8 +117,8 @@ class StatisticsCore(nl.NKIObject):
         at = self.held - 1
         for tile in range(len(self.recipe.tiles)):
             channels = self.recipe.tiles[tile][1]
-            x = self.xs[n % SLOTS][tile][0:channels, first:]
-            sums = self.sums[SUMS][tile][0:channels, at : at + 1]
+            x = self.xs.at(n, tile, self.recipe.width, first)
+            sums = self.sums.at(SUMS, tile, at + 1, at)
             nisa.tensor_reduce(dst=sums, op=nl.add, data=x, axis=1)
             k = self.columns - RECORD + 1
             nisa.activation(
@@ -142,20 +126,19 @@ class StatisticsCore(nl.NKIObject):
                 op=nl.square,
                 data=x,
                 scale=-1.0,
-                bias=self.records[self.slot][tile][0:channels, k : k + 1],
+                bias=self.records.at(self.slot, tile, k + 1, k),
                 reduce_op=nl.add,
-                reduce_res=self.sums[SQUARES][tile][0:channels, at : at + 1],
+                reduce_res=self.sums.at(SQUARES, tile, at + 1, at),
                 reduce_cmd=nisa.reduce_cmd.reset_reduce,
             )
 
     def fill_triples(self, tile: int) -> None:
         """Count, mean and count * variance of the shared positions of every whole step."""
-        held, shared = self.held, self.recipe.shared
-        channels, stride = self.recipe.tiles[tile][1], self.recipe.stride
-        steps = self.records[self.slot][tile][0:channels, TRIPLE : TRIPLE + held * stride]
+        held, shared, stride = self.held, self.recipe.shared, self.recipe.stride
+        steps = self.records.at(self.slot, tile, TRIPLE + held * stride, TRIPLE)
         mean, k = steps[:, 1::stride], steps[:, stride - RECORD + 1 :: stride]
-        sums = self.sums[SUMS][tile][0:channels, 0:held]
-        distances = self.sums[DISTANCES][tile][0:channels, 0:held]
+        sums = self.sums.at(SUMS, tile, held)
+        distances = self.sums.at(DISTANCES, tile, held)
         nisa.memset(dst=steps[:, 0::stride], value=float(shared))
         nisa.tensor_scalar(dst=mean, data=sums, op0=nl.multiply, operand0=1.0 / shared)
         nisa.tensor_tensor(dst=distances, data1=mean, data2=k, op=nl.subtract)
@@ -169,7 +152,7 @@ class StatisticsCore(nl.NKIObject):
         )
         nisa.tensor_tensor(
             dst=steps[:, 2::stride],
-            data1=self.sums[SQUARES][tile][0:channels, 0:held],
+            data1=self.sums.at(SQUARES, tile, held),
             data2=distances,
             op=nl.subtract,
         )
@@ -177,25 +160,16 @@ class StatisticsCore(nl.NKIObject):
     def combine(self) -> None:
         """The image so far, with the records that are held."""
         for tile in range(len(self.recipe.tiles)):
-            channels = self.recipe.tiles[tile][1]
-            records = self.records[self.slot][tile]
-            moments = self.moments[tile]
+            records = self.records.at(self.slot, tile, self.columns)
+            moments = self.moments.at(0, tile, 2)
             if self.recipe.shared > 0 and self.held > 0:
                 self.fill_triples(tile)
-            nisa.bn_aggr(dst=moments[0:channels, :], data=records[0:channels, 0 : self.columns])
-            so_far = records[0:channels, 0:1]
+            nisa.bn_aggr(dst=moments, data=records)
+            so_far = records[:, 0:1]
             nisa.tensor_scalar(dst=so_far, data=so_far, op0=nl.add, operand0=float(self.counted))
-            nisa.tensor_copy(
-                dst=records[0:channels, 1:2],
-                src=moments[0:channels, 0:1],
-                engine=nisa.engine.vector,
-            )
-            nisa.tensor_tensor(
-                dst=records[0:channels, 2:3],
-                data1=moments[0:channels, 1:2],
-                data2=so_far,
-                op=nl.multiply,
-            )
+            mean, variance = moments[:, 0:1], moments[:, 1:2]
+            nisa.tensor_copy(dst=records[:, 1:2], src=mean, engine=nisa.engine.vector)
+            nisa.tensor_tensor(dst=records[:, 2:3], data1=variance, data2=so_far, op=nl.multiply)
         self.held = 0
         self.columns = TRIPLE
         self.counted = 0

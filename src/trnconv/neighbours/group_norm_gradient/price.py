@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -19,7 +18,7 @@ from trnconv.neighbours.price import (
     Steps,
     rows_price,
 )
-from trnconv.neighbours.step_sums import COLUMNS, FOLDING
+from trnconv.neighbours.step_sums import fold_instructions
 
 _FAST = 4  # elements a cycle of the Vector engine, of 16-bit types, with one operand
 
@@ -76,8 +75,8 @@ class GradientPasses:
         return self.tiles * (2 + 1 + 2 * self.slopes + 1 + KINDS)
 
     def folds(self, steps: int) -> int:
-        """Static instructions of sums that are folded, of a turn of so many steps."""
-        return -(-steps // COLUMNS) * FOLDING * KINDS * self.tiles
+        """Static instructions that fold the sums of a turn of so many steps."""
+        return fold_instructions(steps, KINDS, self.tiles)
 
     def input_stages(self, width: int) -> Stages:
         """A step of the second launch."""
@@ -99,24 +98,20 @@ class GradientPasses:
 
     def sums_price(self) -> LaunchPrice:
         """The first launch, on one core."""
-        clock = self.clock
-        before = LaunchPrice(clock.issue, 1 + self.tiles, 0, 0, ())
-        stored = clock.dma_latency + clock.moved_alone(self.recipe.tiles[-1][1], 4 * KINDS)
-        after = LaunchPrice(stored, self.tiles, 0, 0, ())
-        return before + self._rows(self.sums_stages, self.sums_length, self.folds) + after
+        clock, tiles = self.clock, self.recipe.tiles
+        before = LaunchPrice(clock.issue, 1 + len(tiles))
+        stored = clock.dma_latency + clock.moved_alone(tiles[-1][1], 4 * KINDS)
+        steps = Steps(cache(self.sums_stages), self.sums_length, self._table_ns, self.folds)
+        return before + self._rows(steps) + LaunchPrice(stored, len(tiles))
 
     def input_price(self) -> LaunchPrice:
         """The second launch, on one core."""
-        before = LaunchPrice(self.clock.issue, 1, 0, 0, ())
-        return before + self._rows(self.input_stages, self.input_length, lambda _: 0)
+        steps = Steps(cache(self.input_stages), self.input_length, self._table_ns)
+        return LaunchPrice(self.clock.issue, 1) + self._rows(steps)
 
-    def _rows(
-        self,
-        stages: Callable[[int], Stages],
-        length: Callable[[int], int],
-        folds: Callable[[int], int],
-    ) -> LaunchPrice:
-        rows = [row for row in self.recipe.rows if row.pieces]
-        table = self.clock.table(self.recipe.activation)
-        steps = Steps(cache(stages), length, table, folds)
-        return rows_price(rows, self.recipe.width, self.clock, steps)
+    @property
+    def _table_ns(self) -> float:
+        return self.clock.table(self.recipe.activation)
+
+    def _rows(self, steps: Steps) -> LaunchPrice:
+        return rows_price(self.recipe.rows, self.recipe.width, self.clock, steps)

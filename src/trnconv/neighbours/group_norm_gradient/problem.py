@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -12,8 +12,8 @@ from nkisim.machine import Machine
 from trnconv.ask.ends import ITEM_BYTES
 from trnconv.forms.form import Array
 from trnconv.neighbours.group_norm_gradient.kernel import (
-    GIVEN,
     KINDS,
+    SLOTS,
     group_norm_gradient,
     group_norm_gradient_on_two_cores,
     group_norm_sums,
@@ -22,25 +22,26 @@ from trnconv.neighbours.group_norm_gradient.kernel import (
 from trnconv.neighbours.group_norm_gradient.price import GradientPasses
 from trnconv.neighbours.group_norm_gradient.recipe import GroupNormGradientRecipe
 from trnconv.neighbours.launch import NeighbourLaunch, launch_on
-from trnconv.neighbours.price import LaunchPrice, clock_of
+from trnconv.neighbours.packing import on_partitions
+from trnconv.neighbours.price import LaunchPrice, clock_of, slowest
+from trnconv.neighbours.problem import FusedOp
 from trnconv.neighbours.refusal import (
     bias_reasons,
     machine_reasons,
-    require,
     shape_reasons,
     slope_reasons,
 )
 from trnconv.neighbours.step_sums import COLUMNS
-from trnconv.neighbours.sweep import Cut, channel_tiles, sweeps
+from trnconv.neighbours.sweep import channel_tiles, cut_of, sweeps, widest_step
 
-_TURN_INSTRUCTIONS = 4000  # static, of a turn
 _WIDTH_IN_BANKS = 4  # positions of a step, as wide as those of norms
 _LEAST_WIDTH = 32
 _NUMBERS = 5  # of a channel, at most
+_SUMMED = 8  # instructions of a step and a tile, at most, of either kernel
 
 
 @dataclass(frozen=True)
-class GroupNormGradient:
+class GroupNormGradient(FusedOp):
     """Sums over positions, and dx, of one image [channels, positions]: groups are the caller's.
 
     Its numbers for each channel are those of `kernel.py`.
@@ -50,10 +51,6 @@ class GroupNormGradient:
     positions: int
     dtype: str = "bfloat16"
     activation: str = "silu"
-
-    def refuses(self, machine: Machine, cores: int = 1) -> str:
-        """Why there is no plan, in words; empty if there is one."""
-        return next(self._reasons(machine, cores), "")
 
     def _reasons(self, machine: Machine, cores: int) -> Iterator[str]:
         yield from shape_reasons((self.channels, self.positions), self.dtype)
@@ -66,42 +63,38 @@ class GroupNormGradient:
                 f" {machine.sbuf_usable_bytes_per_partition} bytes a partition; split the groups"
             )
 
-    def price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
-        """What both launches take, in closed form. Modelled."""
+    def modelled(self, machine: Machine, cores: int) -> LaunchPrice:
+        """Both launches, one after the other."""
         return self.sums_price(machine, cores) + self.input_price(machine, cores)
 
     def sums_price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
         """The first launch."""
-        return self._slowest(machine, cores, GradientPasses.sums_price, 2)
+        return self._launch_price(machine, cores, GradientPasses.sums_price, 2)
 
     def input_price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
         """The second launch."""
-        return self._slowest(machine, cores, GradientPasses.input_price, 3)
+        return self._launch_price(machine, cores, GradientPasses.input_price, 3)
 
-    def _slowest(
+    def _launch_price(
         self,
         machine: Machine,
         cores: int,
         price_of: Callable[[GradientPasses], LaunchPrice],
         tensors: int,
     ) -> LaunchPrice:
-        require(self, machine, cores)
-        clock = clock_of(machine, cores)
-        prices = [
-            price_of(GradientPasses(recipe, clock)) for recipe in recipes_of(self, machine, cores)
-        ]
+        self.require(machine, cores)
+        clock, recipes = clock_of(machine, cores), recipes_of(self, machine, cores)
         moved = tensors * ITEM_BYTES[self.dtype] * self.channels * self.positions
-        return replace(max(prices, key=lambda price: price.ns), hbm_bytes=moved)
+        return slowest((price_of(GradientPasses(recipe, clock)) for recipe in recipes), moved)
 
 
 def _width(problem: GroupNormGradient, machine: Machine) -> int:
     """Positions of a step; those of the second launch have more tiles."""
     tiles, item = len(channel_tiles(problem.channels, machine)), ITEM_BYTES[problem.dtype]
     constants = tiles * 4 * (_NUMBERS + KINDS * (COLUMNS + 1) + 1)
-    rings = 3 * GIVEN + 3 + 3  # x, dy, du; lines, dx
-    room = machine.sbuf_usable_bytes_per_partition - constants
+    rings = 3 * SLOTS + 3 + 3  # x, dy, du; lines, dx
     widest = _WIDTH_IN_BANKS * machine.psum_bank_fp32_elems
-    return min(widest, max(0, room) // (item * (tiles * rings + 1)))
+    return widest_step(machine, constants, item * (tiles * rings + 1), widest)
 
 
 @lru_cache(maxsize=1024)
@@ -111,7 +104,7 @@ def recipes_of(
     """What both kernels do, on each core: steps as wide as fit."""
     tiles = channel_tiles(problem.channels, machine)
     width = min(_width(problem, machine), -(-problem.positions // cores))
-    cut = Cut(width, max(1, _TURN_INSTRUCTIONS // (8 * len(tiles))))
+    cut = cut_of(width, _SUMMED * len(tiles))
     return tuple(
         GroupNormGradientRecipe(
             shape=(1, problem.channels, problem.positions),
@@ -132,7 +125,7 @@ def sums_launch(
     problem: GroupNormGradient, packed: tuple[Array, ...], machine: Machine, cores: int
 ) -> NeighbourLaunch:
     """The first kernel with what `pack` makes of a, b, r and s; x and dy go before that."""
-    require(problem, machine, cores)
+    problem.require(machine, cores)
     kernels = (group_norm_sums, group_norm_sums_on_two_cores)
     return launch_on(machine, kernels, packed, recipes_of(problem, machine, cores))
 
@@ -141,19 +134,14 @@ def input_launch(
     problem: GroupNormGradient, packed: tuple[Array, ...], machine: Machine, cores: int
 ) -> NeighbourLaunch:
     """The second kernel with what `pack` makes of a, b, A, B and C."""
-    require(problem, machine, cores)
+    problem.require(machine, cores)
     kernels = (group_norm_gradient, group_norm_gradient_on_two_cores)
     return launch_on(machine, kernels, packed, recipes_of(problem, machine, cores))
 
 
 def pack(numbers: Array, machine: Machine) -> tuple[Array]:
     """Numbers of every channel [C, 4 or 5], on the partitions of its tile."""
-    channels, each = numbers.shape
-    tiles = channel_tiles(channels, machine)
-    packed = np.zeros((machine.partitions, each * len(tiles)), np.float32)
-    for tile, (first, count) in enumerate(tiles):
-        packed[:count, each * tile : each * (tile + 1)] = numbers[first : first + count]
-    return (packed,)
+    return (on_partitions(numbers, channel_tiles(len(numbers), machine), machine),)
 
 
 def simulate(
@@ -164,7 +152,7 @@ def simulate(
     cores: int = 1,
 ) -> tuple[Array, Array]:
     """Sums [C, 2] and dx, of x and dy [1, C, P] and numbers of both launches, in nkisim."""
-    first, second = (pack(own, machine) for own in numbers)
+    first, second = (pack(of_channels, machine) for of_channels in numbers)
     sums = sums_launch(problem, first, machine, cores).run(*tensors).outputs
     dx = input_launch(problem, second, machine, cores).run(*tensors).outputs
     return np.asarray(sums).sum(axis=0), np.asarray(dx)

@@ -14,7 +14,7 @@ from trnconv._nki import nisa, nl
 from trnconv.forms.kernel_parts import OPERATORS, Banks, listed, wait_for_both
 from trnconv.forms.recipe_parts import RecipePair
 from trnconv.neighbours.modulation.recipe import BlockRun, ModulationRecipe, PsumChunk
-from trnconv.neighbours.sweep_kernel import tile_rings
+from trnconv.neighbours.sweep_kernel import TileRing
 
 SLOTS = 4  # tiles of x
 Y_SLOTS = 3
@@ -32,8 +32,7 @@ def modulation(
 ) -> nl.NkiTensor:
     """x [C, F, H, W], scale and shift [C, F', H', W'], coefficients [C, 2] -> y like x."""
     y = nl.ndarray(recipe.shape, dtype=x.dtype, buffer=nl.shared_hbm, name="y")
-    core = ModulationCore((x, scale, shift, y), coefficients, identity, recipe)
-    modulate(core)
+    modulate(ModulationCore((x, scale, shift, y), coefficients, identity, recipe))
     return y
 
 
@@ -47,9 +46,7 @@ def modulation_on_two_cores(
 ) -> nl.NkiTensor:
     """The same, with each of two cores computing its blocks of every frame."""
     recipe = recipes.cores[nl.program_id(0)]
-    y = nl.ndarray(recipe.shape, dtype=x.dtype, buffer=nl.shared_hbm, name="y")
-    core = ModulationCore((x, scale, shift, y), coefficients, identity, recipe)
-    modulate(core)
+    y = modulation(x, scale, shift, coefficients, identity, recipe)
     wait_for_both(y)
     return y
 
@@ -70,21 +67,21 @@ class ModulationCore(nl.NKIObject):
         self.shift = shift
         self.y = y
         self.recipe = recipe
-        lines, count, dtype = recipe.lines, len(recipe.tiles), self.x.dtype
+        lines, tiles, dtype = recipe.lines, recipe.tiles, self.x.dtype
         self.identity = nl.ndarray((lines, lines), dtype=dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=self.identity, src=identity)
-        self.coefficients = tile_rings(1, count, (lines, 2), nl.float32)[0]
+        self.coefficients = TileRing(1, tiles, (lines, 2), nl.float32)
         if recipe.has_coefficients:
-            for tile in range(count):
-                first, channels = recipe.tiles[tile]
-                dst = self.coefficients[tile][0:channels, :]
-                nisa.dma_copy(dst=dst, src=coefficients[first : first + channels, :])
-        low = (lines, recipe.low_rows * recipe.low[2])
-        self.xs = tile_rings(SLOTS, count, (lines, recipe.width), dtype)
-        self.scales = tile_rings(SLOTS, count, low, dtype)
-        self.shifts = tile_rings(SLOTS, count, low, dtype)
-        self.products = tile_rings(2, count, (lines, recipe.width), dtype)
-        self.ys = tile_rings(Y_SLOTS, count, (lines, recipe.width), dtype)
+            for tile in range(len(tiles)):
+                first, channels = tiles[tile]
+                src = coefficients[first : first + channels, :]
+                nisa.dma_copy(dst=self.coefficients.at(0, tile, 2), src=src)
+        size, low = (lines, recipe.width), (lines, recipe.low_rows * recipe.low[2])
+        self.xs = TileRing(SLOTS, tiles, size, dtype)
+        self.scales = TileRing(SLOTS, tiles, low, dtype)
+        self.shifts = TileRing(SLOTS, tiles, low, dtype)
+        self.products = TileRing(2, tiles, size, dtype)
+        self.ys = TileRing(Y_SLOTS, tiles, size, dtype)
         self.banks = Banks(BANKS, (lines, recipe.bank), nl.float32)
 
 
@@ -182,14 +179,14 @@ def load(core: ModulationCore, step: BlockPart, n: int) -> None:
     pitch = low_frames * low_rows * low_columns
     for tile in range(len(recipe.tiles)):
         first, channels = recipe.tiles[tile]
-        dst = core.xs[n % SLOTS][tile][0:channels, :]
-        nisa.dma_copy(dst=dst, src=positions(core, core.x, step, tile))
+        x = core.xs.at(n, tile, recipe.width)
+        nisa.dma_copy(dst=x, src=positions(core, core.x, step, tile))
         offset = first * pitch + step.run.low_frame * low_rows * low_columns
         pattern = ((pitch, channels), (1, unit))
         scale = step.of(core.scale, unit, pattern, offset)
-        nisa.dma_copy(dst=core.scales[n % SLOTS][tile][0:channels, :], src=scale)
+        nisa.dma_copy(dst=core.scales.at(n, tile, unit), src=scale)
         shift = step.of(core.shift, unit, pattern, offset)
-        nisa.dma_copy(dst=core.shifts[n % SLOTS][tile][0:channels, :], src=shift)
+        nisa.dma_copy(dst=core.shifts.at(n, tile, unit), src=shift)
 
 
 def multiply(core: ModulationCore, n: int) -> None:
@@ -207,19 +204,16 @@ def multiply(core: ModulationCore, n: int) -> None:
             [1, columns],
             [0, recipe.factor],
         ]
-        repeated = core.scales[n % SLOTS][tile].ap(pattern, offset=0)
-        x = core.xs[n % SLOTS][tile][0:channels, :]
-        product = core.products[n % 2][tile][0:channels, :]
+        repeated = core.scales.whole(n, tile).ap(pattern, offset=0)
+        x, product = core.xs.at(n, tile, recipe.width), core.products.at(n, tile, recipe.width)
         nisa.tensor_tensor(dst=product, data1=x, data2=repeated, op=nl.multiply)
 
 
 def add_coefficients(core: ModulationCore, n: int, tile: int) -> None:
     """shift = b * scale + shift, then scale = a * scale."""
-    channels = core.recipe.tiles[tile][1]
-    scale = core.scales[n % SLOTS][tile][0:channels, :]
-    shift = core.shifts[n % SLOTS][tile][0:channels, :]
-    a = core.coefficients[tile][0:channels, 0:1]
-    b = core.coefficients[tile][0:channels, 1:2]
+    unit = core.recipe.low_rows * core.recipe.low[2]
+    scale, shift = core.scales.at(n, tile, unit), core.shifts.at(n, tile, unit)
+    a, b = core.coefficients.at(0, tile, 1), core.coefficients.at(0, tile, 2, 1)
     nisa.scalar_tensor_tensor(
         dst=shift, data=scale, op0=nl.multiply, operand0=b, op1=nl.add, operand1=shift
     )
@@ -229,10 +223,9 @@ def add_coefficients(core: ModulationCore, n: int, tile: int) -> None:
 def finish(core: ModulationCore, step: BlockPart, n: int) -> None:
     """act(product + shift), bank by bank, to y."""
     for tile in range(len(core.recipe.tiles)):
-        channels = core.recipe.tiles[tile][1]
         for chunk in core.recipe.chunks:
             add_shift(core, n, tile, chunk)
-        y = core.ys[n % Y_SLOTS][tile][0:channels, :]
+        y = core.ys.at(n, tile, core.recipe.width)
         nisa.dma_copy(dst=positions(core, core.y, step, tile), src=y)
 
 
@@ -249,7 +242,7 @@ def add_shift(core: ModulationCore, n: int, tile: int, chunk: PsumChunk) -> None
     nisa.nc_matmul(
         dst=bank,
         stationary=core.identity[0:channels, 0:channels],
-        moving=core.products[n % 2][tile].ap(pattern, offset=offset),
+        moving=core.products.whole(n, tile).ap(pattern, offset=offset),
         accumulate=False,
     )
     repeated = [
@@ -262,13 +255,13 @@ def add_shift(core: ModulationCore, n: int, tile: int, chunk: PsumChunk) -> None
     nisa.nc_matmul(
         dst=bank,
         stationary=core.identity[0:channels, 0:channels],
-        moving=core.shifts[n % SLOTS][tile].ap(
+        moving=core.shifts.whole(n, tile).ap(
             repeated, offset=chunk.low_row * low_columns + chunk.low_column
         ),
         accumulate=True,
     )
     nisa.activation(
-        dst=core.ys[n % Y_SLOTS][tile].ap(pattern, offset=offset),
+        dst=core.ys.whole(n, tile).ap(pattern, offset=offset),
         op=OPERATORS[recipe.activation],
         data=bank,
     )

@@ -9,17 +9,16 @@ from nkisim.compiler_count import matmul_instructions
 from nkisim.machine import Machine
 from trnconv.neighbours.chain import Stage, Stages, busy_of, chain_ns
 from trnconv.neighbours.modulation.recipe import BlockRun, ModulationRecipe, PsumChunk
-from trnconv.neighbours.price import SCALAR, TENSOR, VECTOR, Clock, LaunchPrice, clock_of
+from trnconv.neighbours.price import SCALAR, TENSOR, VECTOR, Clock, LaunchPrice, clock_of, slowest
 
 _SLOTS = 4
 
 
-def price_of(recipes: Sequence[ModulationRecipe], item: int, machine: Machine) -> LaunchPrice:
+def launch_price(recipes: Sequence[ModulationRecipe], item: int, machine: Machine) -> LaunchPrice:
     """The core that ends last."""
     clock = clock_of(machine, len(recipes))
     prices = [_core(recipe, item, clock) for recipe in recipes]
-    slowest = max(prices, key=lambda price: price.ns)
-    return replace(slowest, hbm_bytes=sum(price.hbm_bytes for price in prices))
+    return slowest(prices, sum(price.hbm_bytes for price in prices))
 
 
 def step_length(recipe: ModulationRecipe, *, wide: bool = False) -> int:
@@ -31,11 +30,8 @@ def step_length(recipe: ModulationRecipe, *, wide: bool = False) -> int:
 
 def _core(recipe: ModulationRecipe, item: int, clock: Clock) -> LaunchPrice:
     """Stretches one after the other: loops, and what stands between them."""
-    tiles = len(recipe.tiles)
-    barrier = clock.timing.core_barrier_ns if clock.cores > 1 else 0.0
-    loads = 1 + (tiles if recipe.has_coefficients else 0)
-    before = loads * clock.issue
-    total = LaunchPrice(before + barrier, loads + clock.cores - 1, 0, 0, ())
+    loads = 1 + (len(recipe.tiles) if recipe.has_coefficients else 0)
+    total = LaunchPrice(loads * clock.issue, loads) + clock.barrier
     table = clock.table(recipe.activation)
     for turns, steps in _stretches(recipe.runs, recipe.parts):
         total += _stretch(recipe, item, clock, (turns, steps, table))
@@ -45,13 +41,13 @@ def _core(recipe: ModulationRecipe, item: int, clock: Clock) -> LaunchPrice:
 
 def _stretches(runs: Sequence[BlockRun], parts: int) -> list[tuple[int, int]]:
     """Turns and steps of a turn."""
-    found: list[tuple[int, int]] = []
+    stretches: list[tuple[int, int]] = []
     for run in runs:
-        if run.turns == 1 and found and found[-1][0] == 1:
-            found[-1] = (1, found[-1][1] + run.blocks * parts)
+        if run.turns == 1 and stretches and stretches[-1][0] == 1:
+            stretches[-1] = (1, stretches[-1][1] + run.blocks * parts)
         else:
-            found.append((run.turns, run.blocks * parts))
-    return found
+            stretches.append((run.turns, run.blocks * parts))
+    return stretches
 
 
 def _stretch(

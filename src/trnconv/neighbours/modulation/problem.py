@@ -21,26 +21,25 @@ from trnconv.neighbours.modulation.kernel import (
     modulation,
     modulation_on_two_cores,
 )
-from trnconv.neighbours.modulation.price import price_of, step_length
+from trnconv.neighbours.modulation.price import launch_price, step_length
 from trnconv.neighbours.modulation.recipe import BlockRun, ModulationRecipe, PsumChunk
 from trnconv.neighbours.price import LaunchPrice
+from trnconv.neighbours.problem import FusedOp
 from trnconv.neighbours.refusal import (
     choice_reasons,
     machine_reasons,
-    require,
     shape_reasons,
     takes_loops,
 )
-from trnconv.neighbours.sweep import channel_tiles
+from trnconv.neighbours.sweep import TURN_INSTRUCTIONS, channel_tiles
 
 _UNROLLED = DEFAULT_BUDGET  # static instructions; longer programs are loops, one a frame
-_TURN_INSTRUCTIONS = 4000
 _WIDTH_IN_BANKS = 6
 _TYPES = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16, "float32": np.float32}
 
 
 @dataclass(frozen=True)
-class Modulation:
+class Modulation(FusedOp):
     """act((a_c x + b_c) * scale + shift) for x [channels, frames, rows, columns].
 
     scale and shift are [channels, low frames, rows / factor, columns / factor]: an element is for
@@ -55,10 +54,6 @@ class Modulation:
     dtype: str = "bfloat16"
     activation: str = "silu"
     has_coefficients: bool = True  # a and b of a group norm
-
-    def refuses(self, machine: Machine, cores: int = 1) -> str:
-        """Why there is no plan, in words; empty if there is one."""
-        return next(self._reasons(machine, cores), "")
 
     def _reasons(self, machine: Machine, cores: int) -> Iterator[str]:
         sizes = (self.channels, len(self.frame_map), self.rows, self.columns)
@@ -83,10 +78,9 @@ class Modulation:
         """Frames of scale and shift."""
         return max(self.frame_map) + 1
 
-    def price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
-        """What it takes, in closed form. Modelled."""
-        require(self, machine, cores)
-        return price_of(recipes_of(self, machine, cores), ITEM_BYTES[self.dtype], machine)
+    def modelled(self, machine: Machine, cores: int) -> LaunchPrice:
+        """The core that ends last."""
+        return launch_price(recipes_of(self, machine, cores), ITEM_BYTES[self.dtype], machine)
 
 
 def _widest(problem: Modulation, machine: Machine) -> int:
@@ -160,7 +154,7 @@ def _runs(
     share, fewest = bounds[core + 1] - bounds[core], blocks // cores
     length = recipe.parts * step_length(recipe, wide=problem.dtype == "float32")
     many = len(problem.frame_map) * -(-blocks // cores) * length > _UNROLLED
-    turns = max(2, -(-fewest * length // _TURN_INSTRUCTIONS))
+    turns = max(2, -(-fewest * length // TURN_INSTRUCTIONS))
     body = fewest // turns if many and takes_loops(machine) else 0
     turns = fewest // body if body else 0
     for frame, low_frame in enumerate(problem.frame_map):
@@ -174,7 +168,7 @@ def _runs(
 
 def launch_of(problem: Modulation, machine: Machine, cores: int) -> NeighbourLaunch:
     """The kernel; it takes x, scale, shift and coefficients [channels, 2] (a, b)."""
-    require(problem, machine, cores)
+    problem.require(machine, cores)
     identity = np.eye(machine.partitions, dtype=_TYPES[problem.dtype])
     kernels = (modulation, modulation_on_two_cores)
     return launch_on(machine, kernels, (identity,), recipes_of(problem, machine, cores))

@@ -16,7 +16,7 @@ from math import sqrt
 import torch
 
 from nkisim.machine import Machine
-from trnconv.neighbours.channel_norm.problem import ChannelNorm, is_wide
+from trnconv.neighbours.channel_norm.problem import ChannelNorm
 from trnconv.neighbours.channel_norm_gradient.problem import ChannelNormGradient, launch_of
 from trnconv.neighbours.group_norm.problem import GroupNorm, statistics_launch
 from trnconv.neighbours.group_norm_gradient.problem import (
@@ -81,7 +81,7 @@ def _channels(
     shift = torch.zeros_like(scale) if beta is None else beta.reshape(-1).float()
     constants = _in_tiles(torch.stack([scale, shift], 1), place.machine)
     scales = constants[:, 0::2].repeat_interleave(place.machine.partitions, dim=1)
-    packed = (constants, scales if is_wide(gradient.norm) else scales.bfloat16())
+    packed = (constants, scales if gradient.norm.is_wide else scales.bfloat16())
     launch = launch_of(gradient, (), place.machine, place.cores)
     dx, parts = place.call_all(launch, (_rows(x), _rows(dy), *packed), 2)
     sums = parts.sum(0)
