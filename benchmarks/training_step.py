@@ -23,10 +23,10 @@ from nkisim.machine import TRN2, Reading
 from trnconv.ask.ends import ITEM_BYTES
 from trnconv.ask.policy import ALWAYS_DIRECT, BF16, Policy
 from trnconv.ask.question import Question, with_plain_shape
+from trnconv.fused_ops.channel_norm.problem import MEAN, ChannelNorm
+from trnconv.fused_ops.channel_norm_gradient.problem import ChannelNormGradient
 from trnconv.geometry import ConvShape, input_gradient_shape
 from trnconv.model_plan.operations import hbm_bytes_per_ns
-from trnconv.neighbours.channel_norm.problem import MEAN, ChannelNorm
-from trnconv.neighbours.channel_norm_gradient.problem import ChannelNormGradient
 from trnconv.planner.shares import shared_plans
 from trnconv.runtime.filter_gradient import gradient_question
 

@@ -1,6 +1,6 @@
 """What a model does besides convolutions, priced as if each operation was a kernel of its own.
 
-Norms and attention have kernels of ours, with prices of their own (`trnconv.neighbours`). Anything
+Norms and attention have kernels of ours, with prices of their own (`trnconv.fused_ops`). Anything
 else has the price of a kernel that reads HBM and writes it once, and multiplies at the Tensor
 engine's peak: none is faster. A patched model runs norms and attention on our kernels. All else is
 left to torch, and on a device to its compiler: what that would take is not known.
@@ -14,11 +14,11 @@ from functools import lru_cache
 
 from nkisim.machine import Machine, Reading
 from trnconv.ask.ends import IDENTITY
-from trnconv.neighbours.attention.problem import Attention
-from trnconv.neighbours.channel_norm.problem import ChannelNorm
-from trnconv.neighbours.group_norm.problem import GroupNorm
-from trnconv.neighbours.modulation.problem import Modulation
-from trnconv.neighbours.price import LaunchPrice
+from trnconv.fused_ops.attention.problem import Attention
+from trnconv.fused_ops.channel_norm.problem import ChannelNorm
+from trnconv.fused_ops.group_norm.problem import GroupNorm
+from trnconv.fused_ops.modulation.problem import Modulation
+from trnconv.fused_ops.price import LaunchPrice
 from trnconv.observed.operation import (
     ATTENTION,
     CHANNEL_NORM,

@@ -20,8 +20,8 @@ from trnconv.ask.policy import BF16, Policy, policy_of
 from trnconv.ask.question import Question, without_norm
 from trnconv.ask.starts import PLAIN_START
 from trnconv.errors import PlanError, UnsupportedError
+from trnconv.fused_ops.refusal import has_kernels
 from trnconv.models import ModelEntry, Size
-from trnconv.neighbours.refusal import has_kernels
 from trnconv.observed import graphs_of
 from trnconv.observed.step import Step
 from trnconv.pytorch import model_builder

@@ -8,9 +8,9 @@ from math import prod, sqrt
 import numpy as np
 
 from trnconv.ask.ends import IDENTITY
-from trnconv.neighbours.channel_norm.problem import MEAN, NORM, ChannelNorm
-from trnconv.neighbours.group_norm.problem import GroupNorm
-from trnconv.neighbours.modulation.problem import Modulation
+from trnconv.fused_ops.channel_norm.problem import MEAN, NORM, ChannelNorm
+from trnconv.fused_ops.group_norm.problem import GroupNorm
+from trnconv.fused_ops.modulation.problem import Modulation
 from trnconv.pytorch.backends.arrays import Array
 
 GROUPS = "groups"  # statistics of groups of channels, over all positions of an image

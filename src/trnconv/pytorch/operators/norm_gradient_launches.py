@@ -16,15 +16,15 @@ from math import sqrt
 import torch
 
 from nkisim.machine import Machine
-from trnconv.neighbours.channel_norm.problem import ChannelNorm
-from trnconv.neighbours.channel_norm_gradient.problem import ChannelNormGradient, launch_of
-from trnconv.neighbours.group_norm.problem import GroupNorm, statistics_launch
-from trnconv.neighbours.group_norm_gradient.problem import (
+from trnconv.fused_ops.channel_norm.problem import ChannelNorm
+from trnconv.fused_ops.channel_norm_gradient.problem import ChannelNormGradient, launch_of
+from trnconv.fused_ops.group_norm.problem import GroupNorm, statistics_launch
+from trnconv.fused_ops.group_norm_gradient.problem import (
     GroupNormGradient,
     input_launch,
     sums_launch,
 )
-from trnconv.neighbours.sweep import channel_tiles
+from trnconv.fused_ops.sweep import channel_tiles
 from trnconv.pytorch.backends.arrays import dtype_name
 from trnconv.pytorch.backends.kernel_place import DevicePlace, SimulatedPlace
 from trnconv.pytorch.operators.norm_call import GROUPS, LENGTH, NormCall, flat

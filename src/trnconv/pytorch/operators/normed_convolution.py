@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from trnconv.ask.ends import NormEnd
-from trnconv.neighbours.channel_norm import problem as channel_norm
-from trnconv.neighbours.channel_norm.problem import under_root
+from trnconv.fused_ops.channel_norm import problem as channel_norm
+from trnconv.fused_ops.channel_norm.problem import under_root
 from trnconv.pytorch.backends.arrays import Array, to_array, to_tensor
 from trnconv.pytorch.backends.choice import on_neuron
 from trnconv.pytorch.backends.conv_call import ConvSpec, worded, words_of

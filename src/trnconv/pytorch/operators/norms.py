@@ -1,4 +1,4 @@
-"""Norms as ops of torch.library, on the kernels of `trnconv.neighbours`.
+"""Norms as ops of torch.library, on the kernels of `trnconv.fused_ops`.
 
     y = normed(x, gamma, beta, call)          [N, C, T, H, W] -> the same, one or two launches
     f = group_factors(x, gamma, beta, call)   what a convolution's start takes instead
@@ -17,13 +17,13 @@ import torch
 
 from nkisim.machine import Machine
 from trnconv.ask.starts import FACTORS
-from trnconv.neighbours.channel_norm import problem as channel_norm
-from trnconv.neighbours.channel_norm.problem import ChannelNorm
-from trnconv.neighbours.group_norm import problem as group_norm
-from trnconv.neighbours.group_norm.problem import GroupNorm
-from trnconv.neighbours.launch import NeighbourLaunch
-from trnconv.neighbours.modulation import problem as modulation
-from trnconv.neighbours.modulation.problem import Modulation
+from trnconv.fused_ops.channel_norm import problem as channel_norm
+from trnconv.fused_ops.channel_norm.problem import ChannelNorm
+from trnconv.fused_ops.group_norm import problem as group_norm
+from trnconv.fused_ops.group_norm.problem import GroupNorm
+from trnconv.fused_ops.launch import FusedOpLaunch
+from trnconv.fused_ops.modulation import problem as modulation
+from trnconv.fused_ops.modulation.problem import Modulation
 from trnconv.pytorch.backends.arrays import Array, dtype_name, to_array, to_tensor
 from trnconv.pytorch.backends.choice import HasDevice
 from trnconv.pytorch.backends.kernel_place import (
@@ -215,7 +215,7 @@ class _NormPacking:
         between = () if statistics is None else (self.place.launch(statistics, (x,)),)
         return self.place.launch(main, between if self.factors else (x, *between))
 
-    def launches(self, *, constants: bool = True) -> tuple[NeighbourLaunch | None, NeighbourLaunch]:
+    def launches(self, *, constants: bool = True) -> tuple[FusedOpLaunch | None, FusedOpLaunch]:
         """Statistics, if they are a launch of their own, and the norm; without constants, zeros."""
         machine, cores = self.place.machine, self.place.cores
         gamma, beta = self.call.factors(

@@ -11,8 +11,8 @@ import pytest
 
 from conv_arrays import numpy_dtype
 from fast_cases import EVERY_CASE, case_of
+from fused_op_bounds import EVERY_RULE, SINGLE, SLOPE, UNIT, rounded, silu, worst
 from minimal_plans import pieces_of
-from neighbour_bounds import EVERY_RULE, SINGLE, SLOPE, UNIT, rounded, silu, worst
 from nkisim import Kernel, Spec
 from nkisim import run as simulated
 from nkisim.machine import TRN2

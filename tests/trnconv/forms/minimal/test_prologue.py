@@ -8,8 +8,8 @@ import pytest
 from conv_arrays import normal_arrays, numpy_dtype
 from fast_bounds import HALF, fast_bound
 from fast_cases import EVERY_CASE, case_of
+from fused_op_bounds import silu
 from minimal_plans import minimal_plans, pieces_of, run_plan, scaled_integers
-from neighbour_bounds import silu
 from nkisim.machine import TRN2, find_machine
 from repetition import few
 from tolerance import assert_within, output_rounding
@@ -22,8 +22,8 @@ from trnconv.forms.minimal.error import RangeError
 from trnconv.forms.minimal.form import FAMILIES, MINIMAL
 from trnconv.forms.minimal.rules import broken_rules
 from trnconv.forms.search import search
+from trnconv.fused_ops.group_norm.problem import GroupNorm, factors_launch, statistics_launch
 from trnconv.geometry import conv_shape
-from trnconv.neighbours.group_norm.problem import GroupNorm, factors_launch, statistics_launch
 from trnconv.planner.best import choose
 from trnconv.planner.shares import shared_plans
 from trnconv.reference import forward

@@ -13,8 +13,8 @@ from trnconv.ask.ends import BEFORE, IDENTITY, end_of
 from trnconv.ask.policy import Policy
 from trnconv.ask.question import Question
 from trnconv.ask.starts import start_of
+from trnconv.fused_ops.group_norm.problem import GroupNorm
 from trnconv.geometry import ConvShape
-from trnconv.neighbours.group_norm.problem import GroupNorm
 from trnconv.pytorch.backends.arrays import dtype_name
 from trnconv.pytorch.lazy.convolutions.deferred_conv import dense
 from trnconv.pytorch.lazy.convolutions.modelled_time import is_planned, priced
