@@ -115,15 +115,15 @@ SPANS = {
     "trnconv/host/test_record.py": "switches",
     "trnconv/model_plan/test_plans.py": "trnconv.observed.observation trnconv.runtime.graph",
     "trnconv/fused_ops/test_attention.py": "attention.core attention.price attention.problem",
-    "trnconv/fused_ops/test_channel_norm.py": """chain channel_norm.kernel channel_norm.price
-        channel_norm.problem channel_norm.square_sums price sweep sweep_kernel""",
-    "trnconv/fused_ops/test_channel_norm_gradient.py": """channel_norm_gradient.kernel
-        channel_norm_gradient.price channel_norm_gradient.problem step_sums""",
+    "trnconv/fused_ops/test_rms_norm.py": """chain rms_norm.kernel rms_norm.price
+        rms_norm.problem rms_norm.square_sums price sweep sweep_kernel""",
+    "trnconv/fused_ops/test_rms_norm_gradient.py": """rms_norm_gradient.kernel
+        rms_norm_gradient.price rms_norm_gradient.problem step_sums""",
     "trnconv/fused_ops/test_group_norm.py": """group_norm.apply_core
         group_norm.coefficients group_norm.price group_norm.problem group_norm.statistics_core""",
     "trnconv/fused_ops/test_group_norm_gradient.py": """group_norm_gradient.kernel
         group_norm_gradient.price group_norm_gradient.problem""",
-    "trnconv/fused_ops/test_kernel_subset.py": """attention.kernel channel_norm.kernel
+    "trnconv/fused_ops/test_kernel_subset.py": """attention.kernel rms_norm.kernel
         group_norm.kernel modulation.kernel""",
     "trnconv/fused_ops/test_modulation.py": """modulation.kernel modulation.price
         modulation.problem""",

@@ -18,17 +18,17 @@ from trnconv.bringup.ladder import GREEN, OFF, RED, Bench, Finding
 from trnconv.bringup.probe import Array, Arrays, integers
 from trnconv.bringup.stage1 import SEEDS, difference
 from trnconv.fused_ops.attention import problem as attention
-from trnconv.fused_ops.channel_norm import problem as channel_norm
-from trnconv.fused_ops.channel_norm_gradient import problem as channel_norm_gradient
 from trnconv.fused_ops.group_norm import problem as group_norm
 from trnconv.fused_ops.group_norm_gradient import problem as group_norm_gradient
 from trnconv.fused_ops.launch import FusedOpLaunch
 from trnconv.fused_ops.modulation import problem as modulation
+from trnconv.fused_ops.rms_norm import problem as rms_norm
+from trnconv.fused_ops.rms_norm_gradient import problem as rms_norm_gradient
 
 _BF16: Final = ml_dtypes.bfloat16
-_CHANNEL_NORM: Final = channel_norm.ChannelNorm(96, 2500, activation=IDENTITY)
-_GRADIENT: Final = channel_norm_gradient.ChannelNormGradient(
-    channel_norm.ChannelNorm(64, 2500, activation=IDENTITY)
+_RMS_NORM: Final = rms_norm.RmsNorm(96, 2500, activation=IDENTITY)
+_GRADIENT: Final = rms_norm_gradient.RmsNormGradient(
+    rms_norm.RmsNorm(64, 2500, activation=IDENTITY)
 )
 _GROUP_NORM: Final = group_norm.GroupNorm(1, 64, 32, 1200, activation=IDENTITY, frames=3)
 _GROUP_GRADIENT: Final = group_norm_gradient.GroupNormGradient(160, 2500, activation=IDENTITY)
@@ -48,14 +48,14 @@ class FusedOpLayer:
     run: Callable[[Machine, int, int, Call], tuple[Array, Array]]
 
 
-def _channel_norm(machine: Machine, cores: int, seed: int, call: Call) -> tuple[Array, Array]:
+def _rms_norm(machine: Machine, cores: int, seed: int, call: Call) -> tuple[Array, Array]:
     """Every value of a position has the same magnitude: what is left is its sign, by gamma."""
-    problem = _CHANNEL_NORM
+    problem = _RMS_NORM
     shape = (1, problem.channels, problem.positions)
     signs = np.where(integers(seed, *shape, most=1) < 0, -1.0, 1.0)
     x = signs * 2.0 ** integers(seed + 1, 1, 1, problem.positions)
     gamma = integers(seed + 2, problem.channels)
-    launch = channel_norm.launch_of(problem, gamma, None, machine, cores)
+    launch = rms_norm.launch_of(problem, gamma, None, machine, cores)
     return call(launch, (x.astype(_BF16),)), signs * gamma[None, :, None]
 
 
@@ -68,8 +68,8 @@ def _gradient(machine: Machine, cores: int, seed: int, call: Call) -> tuple[Arra
     dy = np.zeros(shape, np.float32)
     dy[:, :8] = integers(seed + 2, 1, 8, norm.positions, most=1)
     gamma = integers(seed + 3, norm.channels, most=2)
-    packed = channel_norm_gradient.pack(norm, gamma, None, machine)
-    launch = channel_norm_gradient.launch_of(_GRADIENT, packed, machine, cores)
+    packed = rms_norm_gradient.pack(norm, gamma, None, machine)
+    launch = rms_norm_gradient.launch_of(_GRADIENT, packed, machine, cores)
     found = call(launch, ((signs * sizes).astype(_BF16), dy.astype(_BF16)))
     scaled = gamma[None, :, None] * dy
     spread = (scaled * signs).sum(axis=1, keepdims=True) / norm.channels
@@ -141,8 +141,8 @@ def _modulation(machine: Machine, cores: int, seed: int, call: Call) -> tuple[Ar
 
 
 FUSED_OP_LAYERS: Final = (
-    FusedOpLayer("channel-norm", "sums over partitions by ones", _CHANNEL_NORM, _channel_norm),
-    FusedOpLayer("channel-norm-gradient", "two sums and two outputs", _GRADIENT, _gradient),
+    FusedOpLayer("rms-norm", "sums over partitions by ones", _RMS_NORM, _rms_norm),
+    FusedOpLayer("rms-norm-gradient", "two sums and two outputs", _GRADIENT, _gradient),
     FusedOpLayer("group-norm", "bn_stats, and averages by a matmul", _GROUP_NORM, _group_norm),
     FusedOpLayer("group-norm-gradient", "sums, then dx", _GROUP_GRADIENT, _group_gradient),
     FusedOpLayer("attention", "exp with its sum, weights turned around", _ATTENTION, _attention),

@@ -15,17 +15,17 @@ from functools import lru_cache
 from nkisim.machine import Machine, Reading
 from trnconv.ask.ends import IDENTITY
 from trnconv.fused_ops.attention.problem import Attention
-from trnconv.fused_ops.channel_norm.problem import ChannelNorm
 from trnconv.fused_ops.group_norm.problem import GroupNorm
 from trnconv.fused_ops.modulation.problem import Modulation
 from trnconv.fused_ops.price import LaunchPrice
+from trnconv.fused_ops.rms_norm.problem import RmsNorm
 from trnconv.observed.operation import (
     ATTENTION,
-    CHANNEL_NORM,
     GROUP_NORM,
     GROUP_STATISTICS,
     MODULATION,
     PRODUCT,
+    RMS_NORM,
     Operation,
 )
 
@@ -151,16 +151,16 @@ def _statistics_price(problem: GroupNorm, machine: Machine, cores: int) -> Launc
 
 def _problem(
     operation: Operation,
-) -> ChannelNorm | GroupNorm | Modulation | Attention | None:
+) -> RmsNorm | GroupNorm | Modulation | Attention | None:
     """What a kernel of ours would be asked; None if there is none for it.
 
     A mask of an attention may spare it half of its products: where it is torch's, which frames it
     hides is not known, and it is priced without.
     """
     activation = operation.activation or IDENTITY
-    if operation.kind == CHANNEL_NORM:
+    if operation.kind == RMS_NORM:
         images, channels, positions = operation.sizes
-        return ChannelNorm(channels, positions, operation.dtype, activation, images)
+        return RmsNorm(channels, positions, operation.dtype, activation, images)
     if operation.kind in (GROUP_NORM, GROUP_STATISTICS):
         images, channels, groups, positions = operation.sizes
         return GroupNorm(images, channels, groups, positions, operation.dtype, activation)

@@ -10,8 +10,8 @@ from trnconv.ask.limits import DEFAULT_BUDGET, compile_s
 from trnconv.ask.policy import BF16, policy_of
 from trnconv.ask.question import Question, without_norm
 from trnconv.errors import PlanError, UnsupportedError
-from trnconv.fused_ops.channel_norm.ends import is_faster_at_end
 from trnconv.fused_ops.refusal import has_kernels
+from trnconv.fused_ops.rms_norm.ends import is_faster_at_end
 from trnconv.model_plan.observations import observation
 from trnconv.model_plan.operations import OperationPlan, operation_plans
 from trnconv.model_plan.prices import Prices

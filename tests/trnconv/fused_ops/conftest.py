@@ -4,18 +4,18 @@ import pytest
 
 from trnconv.fused_ops import sweep
 from trnconv.fused_ops.attention import problem as attention
-from trnconv.fused_ops.channel_norm import problem as channel_norm
-from trnconv.fused_ops.channel_norm_gradient import problem as channel_norm_gradient
 from trnconv.fused_ops.group_norm import problem as group_norm
 from trnconv.fused_ops.group_norm_gradient import problem as group_norm_gradient
 from trnconv.fused_ops.modulation import problem as modulation
 from trnconv.fused_ops.problem import price_of
+from trnconv.fused_ops.rms_norm import problem as rms_norm
+from trnconv.fused_ops.rms_norm_gradient import problem as rms_norm_gradient
 
 TURN = 120  # static instructions
 KEPT = (
     price_of,
-    channel_norm.plan_of,
-    channel_norm_gradient.plan_of,
+    rms_norm.plan_of,
+    rms_norm_gradient.plan_of,
     group_norm.recipes_of,
     group_norm_gradient.recipes_of,
     modulation.recipes_of,

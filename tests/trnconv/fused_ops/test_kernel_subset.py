@@ -5,11 +5,6 @@ import pytest
 import nkisim.lint
 from parser_lint import lint
 from trnconv.fused_ops.attention.kernel import attention, attention_on_two_cores
-from trnconv.fused_ops.channel_norm.kernel import channel_norm, channel_norm_on_two_cores
-from trnconv.fused_ops.channel_norm_gradient.kernel import (
-    channel_norm_gradient,
-    channel_norm_gradient_on_two_cores,
-)
 from trnconv.fused_ops.group_norm.kernel import (
     channel_statistics,
     channel_statistics_on_two_cores,
@@ -23,14 +18,19 @@ from trnconv.fused_ops.group_norm_gradient.kernel import (
     group_norm_sums_on_two_cores,
 )
 from trnconv.fused_ops.modulation.kernel import modulation, modulation_on_two_cores
+from trnconv.fused_ops.rms_norm.kernel import rms_norm, rms_norm_on_two_cores
+from trnconv.fused_ops.rms_norm_gradient.kernel import (
+    rms_norm_gradient,
+    rms_norm_gradient_on_two_cores,
+)
 
 KERNELS = (
     attention,
     attention_on_two_cores,
-    channel_norm,
-    channel_norm_on_two_cores,
-    channel_norm_gradient,
-    channel_norm_gradient_on_two_cores,
+    rms_norm,
+    rms_norm_on_two_cores,
+    rms_norm_gradient,
+    rms_norm_gradient_on_two_cores,
     channel_statistics,
     channel_statistics_on_two_cores,
     group_norm,

@@ -16,14 +16,14 @@ from math import sqrt
 import torch
 
 from nkisim.machine import Machine
-from trnconv.fused_ops.channel_norm.problem import ChannelNorm
-from trnconv.fused_ops.channel_norm_gradient.problem import ChannelNormGradient, launch_of
 from trnconv.fused_ops.group_norm.problem import GroupNorm, statistics_launch
 from trnconv.fused_ops.group_norm_gradient.problem import (
     GroupNormGradient,
     input_launch,
     sums_launch,
 )
+from trnconv.fused_ops.rms_norm.problem import RmsNorm
+from trnconv.fused_ops.rms_norm_gradient.problem import RmsNormGradient, launch_of
 from trnconv.fused_ops.sweep import channel_tiles
 from trnconv.pytorch.backends.arrays import dtype_name
 from trnconv.pytorch.backends.kernel_place import DevicePlace, SimulatedPlace
@@ -45,8 +45,8 @@ def gradient_by_kernels(
     x, dy = tensors
     problem = call.problem(tuple(x.shape), dtype_name(x), has_beta=weights[1] is not None)
     where = (place.machine, place.cores)
-    if isinstance(problem, ChannelNorm):
-        gradient = ChannelNormGradient(problem)
+    if isinstance(problem, RmsNorm):
+        gradient = RmsNormGradient(problem)
         return (
             None if gradient.refuses(*where) else _channels(gradient, call, tensors, weights, place)
         )
@@ -68,7 +68,7 @@ def _scale(x: Tensor, gamma: Tensor | None, factor: float) -> Tensor:
 
 
 def _channels(
-    gradient: ChannelNormGradient,
+    gradient: RmsNormGradient,
     call: NormCall,
     tensors: tuple[Tensor, Tensor],
     weights: Weights,

@@ -9,7 +9,7 @@ from nkisim.machine import Reading
 from trnconv.ask.ends import ITEM_BYTES
 from trnconv.ask.question import Question
 from trnconv.errors import TrnconvError
-from trnconv.fused_ops.channel_norm.ends import is_faster_at_end
+from trnconv.fused_ops.rms_norm.ends import is_faster_at_end
 from trnconv.runtime.pricing import price
 
 _COMPARED = 4096  # questions of a process

@@ -1,4 +1,4 @@
-"""The problem of a channel norm's gradient, its decisions, and its launch."""
+"""The problem of an RMS norm's gradient, its decisions, and its launch."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from nkisim.machine import Machine
 from trnconv.ask.ends import IDENTITY, ITEM_BYTES
 from trnconv.forms.form import Array
 from trnconv.fused_ops.chain import busy_of
-from trnconv.fused_ops.channel_norm import problem as channel_norm
-from trnconv.fused_ops.channel_norm.problem import ChannelNorm, ChannelNormPlan, rows_of
-from trnconv.fused_ops.channel_norm.square_sums import SLOTS
-from trnconv.fused_ops.channel_norm_gradient.kernel import (
-    DY_SLOTS,
-    NORMED,
-    channel_norm_gradient,
-    channel_norm_gradient_on_two_cores,
-)
-from trnconv.fused_ops.channel_norm_gradient.price import GradientStep
-from trnconv.fused_ops.channel_norm_gradient.recipe import ChannelNormGradientRecipe
 from trnconv.fused_ops.launch import FusedOpLaunch, launch_on
 from trnconv.fused_ops.price import Clock, LaunchPrice, clock_of, slowest
 from trnconv.fused_ops.problem import FusedOp
 from trnconv.fused_ops.refusal import sbuf_reason, slope_reasons
+from trnconv.fused_ops.rms_norm import problem as rms_norm
+from trnconv.fused_ops.rms_norm.problem import RmsNorm, RmsNormPlan, rows_of
+from trnconv.fused_ops.rms_norm.square_sums import SLOTS
+from trnconv.fused_ops.rms_norm_gradient.kernel import (
+    DY_SLOTS,
+    NORMED,
+    rms_norm_gradient,
+    rms_norm_gradient_on_two_cores,
+)
+from trnconv.fused_ops.rms_norm_gradient.price import GradientStep
+from trnconv.fused_ops.rms_norm_gradient.recipe import RmsNormGradientRecipe
 from trnconv.fused_ops.step_sums import COLUMNS
 from trnconv.fused_ops.sweep import channel_tiles, cut_of, widest_step
 
@@ -35,10 +35,10 @@ _PASSES = (0, 1, 2)
 
 
 @dataclass(frozen=True)
-class ChannelNormGradient(FusedOp):
+class RmsNormGradient(FusedOp):
     """dx of x and dy, and sums over positions of du n and of du, of a norm and its activation."""
 
-    norm: ChannelNorm
+    norm: RmsNorm
 
     def _reasons(self, machine: Machine, cores: int) -> Iterator[str]:
         plain = replace(self.norm, activation=IDENTITY, has_beta=False)
@@ -61,15 +61,15 @@ class ChannelNormGradient(FusedOp):
 
 
 @dataclass(frozen=True)
-class ChannelNormGradientPlan:
+class RmsNormGradientPlan:
     """Decisions: those of the norm's sums, and which products the GpSimd engine makes."""
 
-    norm: ChannelNormPlan
+    norm: RmsNormPlan
     gpsimd_passes: int
 
 
 @lru_cache(maxsize=4096)
-def plan_of(problem: ChannelNormGradient, machine: Machine, cores: int) -> ChannelNormGradientPlan:
+def plan_of(problem: RmsNormGradient, machine: Machine, cores: int) -> RmsNormGradientPlan:
     """The widest step that fits, with the work dealt so that the busiest engine has least."""
     norm = problem.norm
     share = -(-norm.images * norm.positions // cores)
@@ -87,18 +87,18 @@ def plan_of(problem: ChannelNormGradient, machine: Machine, cores: int) -> Chann
         return ns, step.vector_columns, step.gpsimd_passes
 
     step = min(steps, key=busiest)
-    norm_plan = ChannelNormPlan(cut_of(width, step.length(width)), step.vector_columns)
-    return ChannelNormGradientPlan(norm_plan, step.gpsimd_passes)
+    norm_plan = RmsNormPlan(cut_of(width, step.length(width)), step.vector_columns)
+    return RmsNormGradientPlan(norm_plan, step.gpsimd_passes)
 
 
-def _step(norm: ChannelNorm, clock: Clock, columns: int, gpsimd_passes: int) -> GradientStep:
+def _step(norm: RmsNorm, clock: Clock, columns: int, gpsimd_passes: int) -> GradientStep:
     kinds = 2 if norm.has_beta else 1
     return GradientStep(
         norm.channels, norm.dtype, norm.activation, clock, columns, gpsimd_passes, kinds
     )
 
 
-def _step_bytes(norm: ChannelNorm, machine: Machine) -> int:
+def _step_bytes(norm: RmsNorm, machine: Machine) -> int:
     """SBUF of a partition for one position of a step: every tile that the kernel's core holds."""
     item = ITEM_BYTES[norm.dtype]
     of_type = SLOTS + DY_SLOTS + 2 * NORMED + 2 + 2  # x, dy, n and du, scale du - n S, dx
@@ -107,7 +107,7 @@ def _step_bytes(norm: ChannelNorm, machine: Machine) -> int:
     return tiles * (of_type * item + squares * norm.square_bytes) + item  # once: read
 
 
-def _width(norm: ChannelNorm, machine: Machine) -> int:
+def _width(norm: RmsNorm, machine: Machine) -> int:
     """Positions of a step: at most a bank of sums."""
     bank, lines = machine.psum_bank_fp32_elems, machine.partitions
     tiles = len(channel_tiles(norm.channels, machine))
@@ -118,14 +118,14 @@ def _width(norm: ChannelNorm, machine: Machine) -> int:
 
 
 def launch_of(
-    problem: ChannelNormGradient, packed: tuple[Array, ...], machine: Machine, cores: int
+    problem: RmsNormGradient, packed: tuple[Array, ...], machine: Machine, cores: int
 ) -> FusedOpLaunch:
     """The kernel with what `pack` gives; x and dy go before that."""
     problem.require(machine, cores)
     norm, plan = problem.norm, plan_of(problem, machine, cores)
     recipes = tuple(
-        ChannelNormGradientRecipe(
-            norm=channel_norm.recipe_of(norm, plan.norm, machine, rows),
+        RmsNormGradientRecipe(
+            norm=rms_norm.recipe_of(norm, plan.norm, machine, rows),
             between=norm.dtype,
             gpsimd_passes=plan.gpsimd_passes,
             part=part,
@@ -133,21 +133,19 @@ def launch_of(
         )
         for part, rows in enumerate(rows_of(norm, plan.norm, machine, cores))
     )
-    kernels = (channel_norm_gradient, channel_norm_gradient_on_two_cores)
+    kernels = (rms_norm_gradient, rms_norm_gradient_on_two_cores)
     return launch_on(machine, kernels, packed, recipes)
 
 
-def pack(
-    norm: ChannelNorm, gamma: Array, beta: Array | None, machine: Machine
-) -> tuple[Array, Array]:
+def pack(norm: RmsNorm, gamma: Array, beta: Array | None, machine: Machine) -> tuple[Array, Array]:
     """Scale and bias of every tile; and scales as often as there are partitions, for sums."""
-    constants = channel_norm.constants_of(norm, gamma, beta, machine)
+    constants = rms_norm.constants_of(norm, gamma, beta, machine)
     scales = np.repeat(constants[:, 0::2], machine.partitions, axis=1)
-    return constants, scales.astype("float32" if norm.is_wide else channel_norm.SQUARES)
+    return constants, scales.astype("float32" if norm.is_wide else rms_norm.SQUARES)
 
 
 def simulate(
-    problem: ChannelNormGradient,
+    problem: RmsNormGradient,
     tensors: tuple[Array, Array],
     gamma: Array,
     beta: Array | None,

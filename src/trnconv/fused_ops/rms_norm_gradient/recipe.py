@@ -1,4 +1,4 @@
-"""What the kernel of a channel norm's gradient does, in NKI's own value types."""
+"""What the kernel of an RMS norm's gradient does, in NKI's own value types."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from trnconv._nki import NKIObject
 from trnconv.forms.digest import digest_of
-from trnconv.fused_ops.channel_norm.recipe import ChannelNormRecipe
+from trnconv.fused_ops.rms_norm.recipe import RmsNormRecipe
 
 
 @dataclass(frozen=True)
-class ChannelNormGradientRecipe(NKIObject):
+class RmsNormGradientRecipe(NKIObject):
     """Everything the kernel does on one core."""
 
-    norm: ChannelNormRecipe  # the norm itself: sizes, tiles, steps, what is under the root
+    norm: RmsNormRecipe  # the norm itself: sizes, tiles, steps, what is under the root
     between: str  # type of what engines hand to each other
     gpsimd_passes: int  # of the two products with dy, from the last one on
     part: int  # which of the sums over positions this core writes

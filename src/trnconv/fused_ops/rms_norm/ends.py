@@ -6,10 +6,10 @@ from collections.abc import Callable
 from math import prod
 
 from trnconv.ask.question import Question, without_norm
-from trnconv.fused_ops.channel_norm.problem import ChannelNorm
+from trnconv.fused_ops.rms_norm.problem import RmsNorm
 
 
-def norms_apart(question: Question) -> tuple[ChannelNorm, ...]:
+def norms_apart(question: Question) -> tuple[RmsNorm, ...]:
     """The kernels that norm a convolution's outputs if its own does not; none if it has no norm.
 
     They have the sizes of its norm, which decide their price; eps does not, and is left out.
@@ -19,7 +19,7 @@ def norms_apart(question: Question) -> tuple[ChannelNorm, ...]:
         return ()
     frames, *plane = shape.out_sizes()
     return tuple(
-        ChannelNorm(
+        RmsNorm(
             shape.c_out,
             count * prod(plane),
             question.end.dtype or question.dtype,

@@ -8,8 +8,8 @@ import pytest
 from nkisim.machine import TRN1, TRN2
 from trnconv.ask.ends import BEFORE, Epilogue, NormEnd
 from trnconv.ask.question import Question, without_norm
-from trnconv.fused_ops.channel_norm.ends import is_faster_at_end, norms_apart
-from trnconv.fused_ops.channel_norm.problem import ChannelNorm
+from trnconv.fused_ops.rms_norm.ends import is_faster_at_end, norms_apart
+from trnconv.fused_ops.rms_norm.problem import RmsNorm
 from trnconv.geometry import conv_shape
 
 SHAPE = conv_shape((2, 96, 8, 12, 20), (64, 96, 3, 3, 3), padding=(0, 1, 1))
@@ -22,7 +22,7 @@ APART_NS = sum(norm.price(TRN2, 2).ns for norm in norms_apart(NORMED))
 def test_norms_apart_have_the_frames_of_each_tensor():
     small, rest = norms_apart(NORMED)
     plane = 12 * 20
-    assert small == ChannelNorm(64, 2 * plane, "bfloat16", "silu", 2, has_beta=True)
+    assert small == RmsNorm(64, 2 * plane, "bfloat16", "silu", 2, has_beta=True)
     assert rest == replace(small, positions=4 * plane)
     whole = replace(NORMED, end=Epilogue(norm=NormEnd(1e-6)))
     assert [norm.positions for norm in norms_apart(whole)] == [6 * plane]

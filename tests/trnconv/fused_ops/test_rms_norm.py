@@ -1,4 +1,4 @@
-"""Channel norm and SiLU: values against NumPy in float64, strict rules, two cores, prices."""
+"""RMS norm and SiLU: values against NumPy in float64, strict rules, two cores, prices."""
 
 from dataclasses import replace
 
@@ -9,29 +9,29 @@ from fused_op_bounds import EVERY_RULE, SINGLE, SLOPE, UNIT, normal, rounded, si
 from nkisim import TRN1, TRN2, TRN3, Spec
 from repetition import few
 from trnconv.errors import PlanError
-from trnconv.fused_ops.channel_norm import square_sums
-from trnconv.fused_ops.channel_norm.problem import MEAN, NORM, ChannelNorm, launch_of, simulate
+from trnconv.fused_ops.rms_norm import square_sums
+from trnconv.fused_ops.rms_norm.problem import MEAN, NORM, RmsNorm, launch_of, simulate
 
 MACHINES = [TRN2, pytest.param(TRN3, marks=pytest.mark.slow)]
 CASES = [
-    ChannelNorm(96, 5000),
-    ChannelNorm(1, 1),
-    ChannelNorm(1, 700, variant=MEAN, eps=1e-3),
-    ChannelNorm(2, 1, dtype="float32"),
-    ChannelNorm(160, 513, dtype="float16"),
-    ChannelNorm(192, 777, images=3, variant=MEAN, eps=1e-2, has_beta=True),
-    ChannelNorm(384, 1025, activation="identity", has_beta=True),
-    ChannelNorm(512, 2049, dtype="float32", variant=MEAN, eps=0.5),
-    ChannelNorm(1024, 300),
-    ChannelNorm(300, 511, images=2, activation="identity"),
-    ChannelNorm(160, 700, images=2, x_first=300, x_positions=1001),  # frames of a longer video
+    RmsNorm(96, 5000),
+    RmsNorm(1, 1),
+    RmsNorm(1, 700, variant=MEAN, eps=1e-3),
+    RmsNorm(2, 1, dtype="float32"),
+    RmsNorm(160, 513, dtype="float16"),
+    RmsNorm(192, 777, images=3, variant=MEAN, eps=1e-2, has_beta=True),
+    RmsNorm(384, 1025, activation="identity", has_beta=True),
+    RmsNorm(512, 2049, dtype="float32", variant=MEAN, eps=0.5),
+    RmsNorm(1024, 300),
+    RmsNorm(300, 511, images=2, activation="identity"),
+    RmsNorm(160, 700, images=2, x_first=300, x_positions=1001),  # frames of a longer video
 ]
 LOOPED = [
-    ChannelNorm(3, 45_001),  # a loop over positions, and what is left
-    ChannelNorm(3, 1200, images=31),  # a loop over images, and what is left
-    ChannelNorm(3, 30_000, images=3),  # images one after the other, each dealt to all cores
-    ChannelNorm(3, 45_001, x_first=77, x_positions=45_078),
-    ChannelNorm(3, 1200, images=31, x_first=400, x_positions=1601),
+    RmsNorm(3, 45_001),  # a loop over positions, and what is left
+    RmsNorm(3, 1200, images=31),  # a loop over images, and what is left
+    RmsNorm(3, 30_000, images=3),  # images one after the other, each dealt to all cores
+    RmsNorm(3, 45_001, x_first=77, x_positions=45_078),
+    RmsNorm(3, 1200, images=31, x_first=400, x_positions=1601),
 ]
 
 
@@ -89,7 +89,7 @@ def test_values_of_loops_are_within_the_derived_bound(problem, cores):
 @pytest.mark.parametrize("seed", range(12))
 def test_random_sizes(seed):
     rng = np.random.default_rng(seed)
-    problem = ChannelNorm(
+    problem = RmsNorm(
         int(rng.integers(1, 400)),
         int(rng.integers(1, 3000)),
         dtype=str(rng.choice(["bfloat16", "float16", "float32"])),
@@ -106,7 +106,7 @@ def test_random_sizes(seed):
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_zeros_stay_zeros_and_large_values_do_not_overflow(dtype):
-    problem = ChannelNorm(64, 40, dtype=dtype)
+    problem = RmsNorm(64, 40, dtype=dtype)
     x, gamma, _ = arrays(problem)
     x[:] = 0
     assert not simulate(problem, x, gamma, None, TRN2).any()
@@ -145,15 +145,15 @@ def test_no_device_rule_is_broken(problem, machine, cores):
 
 
 PRICED = [
-    ChannelNorm(96, 1),
-    ChannelNorm(96, 3000),
-    ChannelNorm(96, 20_000),
-    pytest.param(ChannelNorm(96, 400_000), marks=pytest.mark.slow),
-    ChannelNorm(128, 100_000),
-    ChannelNorm(192, 50_000),
-    ChannelNorm(384, 30_000, dtype="float32"),
-    ChannelNorm(1024, 10_000),
-    ChannelNorm(64, 3600, images=100),
+    RmsNorm(96, 1),
+    RmsNorm(96, 3000),
+    RmsNorm(96, 20_000),
+    pytest.param(RmsNorm(96, 400_000), marks=pytest.mark.slow),
+    RmsNorm(128, 100_000),
+    RmsNorm(192, 50_000),
+    RmsNorm(384, 30_000, dtype="float32"),
+    RmsNorm(1024, 10_000),
+    RmsNorm(64, 3600, images=100),
 ]
 
 
@@ -171,29 +171,29 @@ def test_the_price_is_within_5_percent_of_the_schedule(problem, machine, cores):
 
 def test_it_moves_at_nine_tenths_of_what_dma_can():
     """Modelled, 128 channels, long; with 96 two engines that a step costs as much are the bound."""
-    assert ChannelNorm(128, 10**6).price(TRN2).share("dma") > 0.9
-    price = ChannelNorm(96, 10**6).price(TRN2)
+    assert RmsNorm(128, 10**6).price(TRN2).share("dma") > 0.9
+    price = RmsNorm(96, 10**6).price(TRN2)
     assert price.bound in {"vector", "scalar"}
     assert price.share("dma") > 0.7
 
 
 def test_what_is_refused_says_why():
-    assert "at least 1" in ChannelNorm(0, 5).refuses(TRN2)
-    assert "one of" in ChannelNorm(4, 5, dtype="int8").refuses(TRN2)
-    assert "one of" in ChannelNorm(4, 5, activation="swish").refuses(TRN2)
-    assert "one of" in ChannelNorm(4, 5, variant="l1").refuses(TRN2)
-    assert "trn1" in ChannelNorm(4, 5).refuses(TRN1)
-    assert "cores" in ChannelNorm(4, 5).refuses(TRN2, 3)
-    assert "SBUF" in ChannelNorm(9000, 5).refuses(TRN2)
-    assert "SBUF" in ChannelNorm(2**25, 5).refuses(TRN2)  # constants alone are more than it has
-    assert "32 bits" in ChannelNorm(1024, 2**22).refuses(TRN2)
-    assert ChannelNorm(4, 5).refuses(TRN2, 2) == ""
+    assert "at least 1" in RmsNorm(0, 5).refuses(TRN2)
+    assert "one of" in RmsNorm(4, 5, dtype="int8").refuses(TRN2)
+    assert "one of" in RmsNorm(4, 5, activation="swish").refuses(TRN2)
+    assert "one of" in RmsNorm(4, 5, variant="l1").refuses(TRN2)
+    assert "trn1" in RmsNorm(4, 5).refuses(TRN1)
+    assert "cores" in RmsNorm(4, 5).refuses(TRN2, 3)
+    assert "SBUF" in RmsNorm(9000, 5).refuses(TRN2)
+    assert "SBUF" in RmsNorm(2**25, 5).refuses(TRN2)  # constants alone are more than it has
+    assert "32 bits" in RmsNorm(1024, 2**22).refuses(TRN2)
+    assert RmsNorm(4, 5).refuses(TRN2, 2) == ""
     with pytest.raises(PlanError, match="32 bits"):
-        ChannelNorm(1024, 2**22).price(TRN2)
+        RmsNorm(1024, 2**22).price(TRN2)
 
 
 def test_a_wrong_eps_is_noticed():
-    problem = ChannelNorm(96, 600, variant=MEAN, eps=0.1)
+    problem = RmsNorm(96, 600, variant=MEAN, eps=0.1)
     x, gamma, beta = arrays(problem)
     y = simulate(replace(problem, eps=0.05), x, gamma, beta, TRN2)
     assert worst(y, *exact_and_bound(problem, x, gamma, beta)) > 1
@@ -208,7 +208,7 @@ def test_a_channel_that_no_sum_has_is_noticed(monkeypatch, channels):
 
     squared = square_sums.SquareSums.square
     monkeypatch.setattr(square_sums.SquareSums, "square", with_zeros)
-    problem = ChannelNorm(channels, 600)
+    problem = RmsNorm(channels, 600)
     x, gamma, beta = arrays(problem)
     y = simulate(problem, x, gamma, beta, TRN2)
     assert worst(y, *exact_and_bound(problem, x, gamma, beta)) > 1

@@ -15,34 +15,32 @@ from __future__ import annotations
 from trnconv._nki import nisa, nl
 from trnconv.forms.kernel_parts import OPERATORS, wait_for_both
 from trnconv.forms.recipe_parts import RecipePair
-from trnconv.fused_ops.channel_norm.recipe import ChannelNormRecipe
-from trnconv.fused_ops.channel_norm.square_sums import SquareSums
+from trnconv.fused_ops.rms_norm.recipe import RmsNormRecipe
+from trnconv.fused_ops.rms_norm.square_sums import SquareSums
 from trnconv.fused_ops.sweep_kernel import SweepStep, TileRing, sweep
 
 LATE = 3  # steps from a load to its store
 
 
-def channel_norm(
-    x: nl.NkiTensor, constants: nl.NkiTensor, recipe: ChannelNormRecipe
-) -> nl.NkiTensor:
+def rms_norm(x: nl.NkiTensor, constants: nl.NkiTensor, recipe: RmsNormRecipe) -> nl.NkiTensor:
     """x [N, C, Q], constants [partitions, scale and b of every tile] -> y [N, C, P], P of the Q."""
     y = nl.ndarray(recipe.shape, dtype=x.dtype, buffer=nl.shared_hbm, name="y")
-    sweep(ChannelNormCore(x, y, constants, recipe), recipe.rows, recipe.width)
+    sweep(RmsNormCore(x, y, constants, recipe), recipe.rows, recipe.width)
     return y
 
 
-def channel_norm_on_two_cores(
+def rms_norm_on_two_cores(
     x: nl.NkiTensor,
     constants: nl.NkiTensor,
     recipes: RecipePair,
 ) -> nl.NkiTensor:
     """The same, with each of two cores computing its steps."""
-    y = channel_norm(x, constants, recipes.cores[nl.program_id(0)])
+    y = rms_norm(x, constants, recipes.cores[nl.program_id(0)])
     wait_for_both(y)
     return y
 
 
-class ChannelNormCore(nl.NKIObject):
+class RmsNormCore(nl.NKIObject):
     """What a core holds: constants, and tiles that steps use in turn."""
 
     def __init__(
@@ -50,7 +48,7 @@ class ChannelNormCore(nl.NKIObject):
         x: nl.NkiTensor,
         y: nl.NkiTensor,
         constants: nl.NkiTensor,
-        recipe: ChannelNormRecipe,
+        recipe: RmsNormRecipe,
     ) -> None:
         self.y = y
         self.recipe = recipe
@@ -82,7 +80,7 @@ class ChannelNormCore(nl.NKIObject):
                 finish(self, steps[n - LATE], n - LATE)
 
 
-def finish(core: ChannelNormCore, step: SweepStep, n: int) -> None:
+def finish(core: RmsNormCore, step: SweepStep, n: int) -> None:
     """act(scale * product + b), rounded once, to y."""
     recipe = core.recipe
     for tile in range(len(recipe.tiles)):

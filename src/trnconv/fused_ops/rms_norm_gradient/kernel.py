@@ -17,8 +17,8 @@ from __future__ import annotations
 from trnconv._nki import nisa, nl
 from trnconv.forms.kernel_parts import SLOPES, Banks, wait_for_both
 from trnconv.forms.recipe_parts import RecipePair
-from trnconv.fused_ops.channel_norm.square_sums import SquareSums, times_inverse
-from trnconv.fused_ops.channel_norm_gradient.recipe import ChannelNormGradientRecipe
+from trnconv.fused_ops.rms_norm.square_sums import SquareSums, times_inverse
+from trnconv.fused_ops.rms_norm_gradient.recipe import RmsNormGradientRecipe
 from trnconv.fused_ops.step_sums import StepSums
 from trnconv.fused_ops.sweep_kernel import SweepStep, TileRing, load_positions, sweep
 
@@ -27,12 +27,12 @@ DY_SLOTS = 5  # tiles of dy: one is loaded while the steps of four are at work
 NORMED = 3  # tiles of n, and of act' and du
 
 
-def channel_norm_gradient(
+def rms_norm_gradient(
     x: nl.NkiTensor,
     dy: nl.NkiTensor,
     constants: nl.NkiTensor,
     scales: nl.NkiTensor,
-    recipe: ChannelNormGradientRecipe,
+    recipe: RmsNormGradientRecipe,
 ) -> tuple[nl.NkiTensor, nl.NkiTensor]:
     """x [N, C, Q], dy [N, C, P] -> dx [N, C, P] and sums [parts, C, 1 or 2].
 
@@ -42,13 +42,13 @@ def channel_norm_gradient(
     dx = nl.ndarray(recipe.norm.shape, dtype=x.dtype, buffer=nl.shared_hbm, name="dx")
     shape = (recipe.parts, recipe.norm.shape[1], kinds_of(recipe))
     sums = nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm, name="sums")
-    core = ChannelNormGradientCore(x, dy, dx, (constants, scales), recipe)
+    core = RmsNormGradientCore(x, dy, dx, (constants, scales), recipe)
     sweep(core, recipe.norm.rows, recipe.norm.width)
     core.sums.store(sums, recipe.part)
     return dx, sums
 
 
-def channel_norm_gradient_on_two_cores(
+def rms_norm_gradient_on_two_cores(
     x: nl.NkiTensor,
     dy: nl.NkiTensor,
     constants: nl.NkiTensor,
@@ -56,18 +56,18 @@ def channel_norm_gradient_on_two_cores(
     recipes: RecipePair,
 ) -> tuple[nl.NkiTensor, nl.NkiTensor]:
     """The same, with each of two cores computing its steps."""
-    dx, sums = channel_norm_gradient(x, dy, constants, scales, recipes.cores[nl.program_id(0)])
+    dx, sums = rms_norm_gradient(x, dy, constants, scales, recipes.cores[nl.program_id(0)])
     wait_for_both(dx)
     wait_for_both(sums)
     return dx, sums
 
 
-def kinds_of(recipe: ChannelNormGradientRecipe) -> int:
+def kinds_of(recipe: RmsNormGradientRecipe) -> int:
     """Sums of du n alone, or of du as well."""
     return 2 if recipe.norm.has_beta else 1
 
 
-class ChannelNormGradientCore(nl.NKIObject):
+class RmsNormGradientCore(nl.NKIObject):
     """What a core holds: constants, and tiles that steps use in turn."""
 
     def __init__(
@@ -76,7 +76,7 @@ class ChannelNormGradientCore(nl.NKIObject):
         dy: nl.NkiTensor,
         dx: nl.NkiTensor,
         packed: tuple[nl.NkiTensor, nl.NkiTensor],
-        recipe: ChannelNormGradientRecipe,
+        recipe: RmsNormGradientRecipe,
     ) -> None:
         self.dy = dy
         self.dx = dx
@@ -132,7 +132,7 @@ class ChannelNormGradientCore(nl.NKIObject):
         self.sums.fold()
 
 
-def slope(core: ChannelNormGradientCore, step: SweepStep, n: int) -> None:
+def slope(core: RmsNormGradientCore, step: SweepStep, n: int) -> None:
     """act'(scale n + b)."""
     norm = core.recipe.norm
     if norm.activation == "identity":
@@ -149,13 +149,13 @@ def slope(core: ChannelNormGradientCore, step: SweepStep, n: int) -> None:
         )
 
 
-def du_of(core: ChannelNormGradientCore, step: SweepStep, n: int, tile: int) -> nl.NkiTensor:
+def du_of(core: RmsNormGradientCore, step: SweepStep, n: int, tile: int) -> nl.NkiTensor:
     """Where du of a step stands: in place of act', or it is dy itself."""
     ring = core.dys if core.recipe.norm.activation == "identity" else core.slopes
     return ring.at(n, tile, step.width)
 
 
-def multiply(core: ChannelNormGradientCore, step: SweepStep, n: int) -> None:
+def multiply(core: RmsNormGradientCore, step: SweepStep, n: int) -> None:
     """du = dy act' and du n, and their sums over positions."""
     passes = core.recipe.gpsimd_passes
     first = nisa.engine.gpsimd if passes > 1 else nisa.engine.vector
@@ -174,7 +174,7 @@ def multiply(core: ChannelNormGradientCore, step: SweepStep, n: int) -> None:
     core.sums.next_step()
 
 
-def sum_over_channels(core: ChannelNormGradientCore, step: SweepStep, n: int) -> nl.NkiTensor:
+def sum_over_channels(core: RmsNormGradientCore, step: SweepStep, n: int) -> nl.NkiTensor:
     """The sum of scale du n over all channels, on every partition."""
     lines = core.recipe.norm.lines
     bank = core.spreads.take()[:, 0 : step.width]
@@ -189,7 +189,7 @@ def sum_over_channels(core: ChannelNormGradientCore, step: SweepStep, n: int) ->
     return bank
 
 
-def spread(core: ChannelNormGradientCore, step: SweepStep, n: int) -> None:
+def spread(core: RmsNormGradientCore, step: SweepStep, n: int) -> None:
     """n S: what statistics pass on."""
     for tile in range(len(core.tiles)):
         nisa.tensor_tensor(
@@ -201,7 +201,7 @@ def spread(core: ChannelNormGradientCore, step: SweepStep, n: int) -> None:
         )
 
 
-def subtract(core: ChannelNormGradientCore, step: SweepStep, n: int) -> None:
+def subtract(core: RmsNormGradientCore, step: SweepStep, n: int) -> None:
     """scale du - n S."""
     for tile in range(len(core.tiles)):
         channels = core.tiles[tile][1]
@@ -216,7 +216,7 @@ def subtract(core: ChannelNormGradientCore, step: SweepStep, n: int) -> None:
         )
 
 
-def finish(core: ChannelNormGradientCore, step: SweepStep, n: int) -> None:
+def finish(core: RmsNormGradientCore, step: SweepStep, n: int) -> None:
     """dx = r (scale du - n S), rounded to its type, and stored."""
     for tile in range(len(core.tiles)):
         dx = core.dxs.at(n, tile, step.width)

@@ -1,4 +1,4 @@
-"""The gradient of a channel norm: values against NumPy in float64, strict rules, cores, prices.
+"""The gradient of an RMS norm: values against NumPy in float64, strict rules, cores, prices.
 
 The bound follows the kernel: what each engine hands to the next is rounded to x's type, squares and
 products to bf16 (to float32 for float32), and every error goes on through the formula.
@@ -21,10 +21,10 @@ from fused_op_bounds import (
 from nkisim import TRN1, TRN2, TRN3, Spec
 from repetition import few
 from trnconv.fused_ops import step_sums
-from trnconv.fused_ops.channel_norm.problem import MEAN, NORM, ChannelNorm
-from trnconv.fused_ops.channel_norm_gradient import kernel
-from trnconv.fused_ops.channel_norm_gradient.problem import (
-    ChannelNormGradient,
+from trnconv.fused_ops.rms_norm.problem import MEAN, NORM, RmsNorm
+from trnconv.fused_ops.rms_norm_gradient import kernel
+from trnconv.fused_ops.rms_norm_gradient.problem import (
+    RmsNormGradient,
     launch_of,
     pack,
     plan_of,
@@ -32,21 +32,21 @@ from trnconv.fused_ops.channel_norm_gradient.problem import (
 )
 
 CASES = [
-    ChannelNorm(96, 5000),
-    ChannelNorm(1, 1),
-    ChannelNorm(1, 700, variant=MEAN, eps=1e-3),
-    ChannelNorm(2, 1, dtype="float32"),
-    ChannelNorm(160, 513, dtype="float16", activation="gelu"),
-    ChannelNorm(192, 777, images=3, variant=MEAN, eps=1e-2, has_beta=True),
-    ChannelNorm(384, 1025, activation="identity", has_beta=True),
-    ChannelNorm(512, 600, dtype="float32", variant=MEAN, eps=0.5, has_beta=True),
-    ChannelNorm(1024, 300),
-    ChannelNorm(160, 700, images=2, x_first=300, x_positions=1001),  # frames of a longer video
+    RmsNorm(96, 5000),
+    RmsNorm(1, 1),
+    RmsNorm(1, 700, variant=MEAN, eps=1e-3),
+    RmsNorm(2, 1, dtype="float32"),
+    RmsNorm(160, 513, dtype="float16", activation="gelu"),
+    RmsNorm(192, 777, images=3, variant=MEAN, eps=1e-2, has_beta=True),
+    RmsNorm(384, 1025, activation="identity", has_beta=True),
+    RmsNorm(512, 600, dtype="float32", variant=MEAN, eps=0.5, has_beta=True),
+    RmsNorm(1024, 300),
+    RmsNorm(160, 700, images=2, x_first=300, x_positions=1001),  # frames of a longer video
 ]
 LOOPED = [
-    ChannelNorm(3, 45_001, has_beta=True),  # a loop over positions, and what is left
-    ChannelNorm(3, 1200, images=31),  # a loop over images, and what is left
-    ChannelNorm(3, 45_001, x_first=77, x_positions=45_078),
+    RmsNorm(3, 45_001, has_beta=True),  # a loop over positions, and what is left
+    RmsNorm(3, 1200, images=31),  # a loop over images, and what is left
+    RmsNorm(3, 45_001, x_first=77, x_positions=45_078),
 ]
 
 
@@ -119,7 +119,7 @@ def worst_of(norm, found, tensors, gamma, beta):
 @pytest.mark.parametrize("norm", CASES, ids=str)
 def test_values_are_within_the_derived_bound(norm, cores):
     x, dy, gamma, beta = arrays(norm)
-    found = simulate(ChannelNormGradient(norm), (x, dy), gamma, beta, TRN2, cores)
+    found = simulate(RmsNormGradient(norm), (x, dy), gamma, beta, TRN2, cores)
     assert found[0].dtype == x.dtype
     assert max(worst_of(norm, found, (x, dy), gamma, beta)) <= 1
 
@@ -131,19 +131,19 @@ def test_values_are_within_the_derived_bound(norm, cores):
 def test_values_of_loops_are_within_the_derived_bound(norm, cores):
     test_values_are_within_the_derived_bound(norm, cores)
     test_no_device_rule_is_broken(norm, TRN2, cores)
-    assert ChannelNormGradient(norm).price(TRN2, cores).regions > 0
+    assert RmsNormGradient(norm).price(TRN2, cores).regions > 0
 
 
 def test_sums_of_many_steps_are_folded_on_the_way(monkeypatch):
     monkeypatch.setattr(step_sums, "COLUMNS", 3)
-    test_values_are_within_the_derived_bound(ChannelNorm(96, 5000, has_beta=True), 1)
+    test_values_are_within_the_derived_bound(RmsNorm(96, 5000, has_beta=True), 1)
 
 
 @few(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_sizes(seed):
     rng = np.random.default_rng(seed)
-    norm = ChannelNorm(
+    norm = RmsNorm(
         int(rng.integers(1, 400)),
         int(rng.integers(1, 2000)),
         dtype=str(rng.choice(["bfloat16", "float16", "float32"])),
@@ -155,7 +155,7 @@ def test_random_sizes(seed):
     )
     x, dy, gamma, beta = arrays(norm, seed)
     machine, cores = (TRN2, TRN3)[seed % 2], 1 + seed % 2
-    found = simulate(ChannelNormGradient(norm), (x, dy), gamma, beta, machine, cores)
+    found = simulate(RmsNormGradient(norm), (x, dy), gamma, beta, machine, cores)
     assert max(worst_of(norm, found, (x, dy), gamma, beta)) <= 1
 
 
@@ -164,7 +164,7 @@ def test_random_sizes(seed):
 @pytest.mark.parametrize("machine", [TRN2, TRN3], ids=lambda machine: machine.name)
 @pytest.mark.parametrize("norm", CASES, ids=str)
 def test_no_device_rule_is_broken(norm, machine, cores):
-    problem, run = ChannelNormGradient(norm), traced(norm, machine, cores)
+    problem, run = RmsNormGradient(norm), traced(norm, machine, cores)
     assert run.rules == ()
     price = problem.price(machine, cores)
     assert price.instructions == max(trace.compiler_count for trace in run.traces)
@@ -177,7 +177,7 @@ def traced(norm, machine, cores):
 
 def launched(norm, machine, cores):
     packed = pack(norm, np.ones(norm.channels), None, machine)
-    return launch_of(ChannelNormGradient(norm), packed, machine, cores)
+    return launch_of(RmsNormGradient(norm), packed, machine, cores)
 
 
 def specs(norm):
@@ -188,15 +188,15 @@ def specs(norm):
 
 
 PRICED = [
-    ChannelNorm(96, 1),
-    ChannelNorm(96, 3000),
-    ChannelNorm(96, 20_000),
-    pytest.param(ChannelNorm(96, 400_000), marks=pytest.mark.slow),
-    ChannelNorm(128, 60_000, has_beta=True),
-    ChannelNorm(192, 30_000),
-    ChannelNorm(384, 10_000, dtype="float32"),
-    ChannelNorm(1024, 5_000),
-    ChannelNorm(64, 3600, images=40, activation="identity"),
+    RmsNorm(96, 1),
+    RmsNorm(96, 3000),
+    RmsNorm(96, 20_000),
+    pytest.param(RmsNorm(96, 400_000), marks=pytest.mark.slow),
+    RmsNorm(128, 60_000, has_beta=True),
+    RmsNorm(192, 30_000),
+    RmsNorm(384, 10_000, dtype="float32"),
+    RmsNorm(1024, 5_000),
+    RmsNorm(64, 3600, images=40, activation="identity"),
 ]
 
 
@@ -205,25 +205,25 @@ PRICED = [
 @pytest.mark.parametrize("norm", PRICED, ids=str)
 def test_the_price_is_within_10_percent_of_the_schedule(norm, cores):
     timeline = launched(norm, TRN2, cores).time(*specs(norm))
-    price = ChannelNormGradient(norm).price(TRN2, cores)
+    price = RmsNormGradient(norm).price(TRN2, cores)
     assert price.ns == pytest.approx(timeline.makespan_ns, rel=0.10)
 
 
 def test_the_gpsimd_engine_takes_products():
     """Modelled; with 16-bit types the Vector engine is the bound without that."""
-    assert plan_of(ChannelNormGradient(ChannelNorm(96, 10**6)), TRN2, 1).gpsimd_passes == 2
+    assert plan_of(RmsNormGradient(RmsNorm(96, 10**6)), TRN2, 1).gpsimd_passes == 2
 
 
 def test_what_is_refused_says_why():
     def refuses(norm, machine=TRN2, cores=1):
-        return ChannelNormGradient(norm).refuses(machine, cores)
+        return RmsNormGradient(norm).refuses(machine, cores)
 
-    assert "at least 1" in refuses(ChannelNorm(0, 5))
-    assert "mish" in refuses(ChannelNorm(4, 5, activation="mish"))
-    assert "trn1" in refuses(ChannelNorm(4, 5), TRN1)
-    assert "cores" in refuses(ChannelNorm(4, 5), cores=3)
-    assert "SBUF" in refuses(ChannelNorm(9000, 5))
-    assert refuses(ChannelNorm(4, 5, has_beta=True), cores=2) == ""
+    assert "at least 1" in refuses(RmsNorm(0, 5))
+    assert "mish" in refuses(RmsNorm(4, 5, activation="mish"))
+    assert "trn1" in refuses(RmsNorm(4, 5), TRN1)
+    assert "cores" in refuses(RmsNorm(4, 5), cores=3)
+    assert "SBUF" in refuses(RmsNorm(9000, 5))
+    assert refuses(RmsNorm(4, 5, has_beta=True), cores=2) == ""
 
 
 @pytest.mark.parametrize("channels", [96, 192])
@@ -236,10 +236,10 @@ def test_a_channel_that_no_sum_has_is_noticed(monkeypatch, channels):
 
     summed = kernel.sum_over_channels
     monkeypatch.setattr(kernel, "sum_over_channels", without_one)
-    norm = ChannelNorm(channels, 600)
+    norm = RmsNorm(channels, 600)
     x, dy, gamma, beta = arrays(norm)
     x[:, 0], dy[:, 0], gamma[0] = 20 * x[:, 0], 3, 2
-    found = simulate(ChannelNormGradient(norm), (x, dy), gamma, beta, TRN2)
+    found = simulate(RmsNormGradient(norm), (x, dy), gamma, beta, TRN2)
     assert worst_of(norm, found, (x, dy), gamma, beta)[0] > 1
 
 
@@ -252,5 +252,5 @@ def test_a_step_that_no_sum_has_is_noticed(monkeypatch):
     monkeypatch.setattr(step_sums.StepSums, "add_by_scalar", only_first)
     norm = replace(CASES[0], positions=1024)
     x, dy, gamma, beta = arrays(norm)
-    found = simulate(ChannelNormGradient(norm), (x, dy), gamma, beta, TRN2)
+    found = simulate(RmsNormGradient(norm), (x, dy), gamma, beta, TRN2)
     assert worst_of(norm, found, (x, dy), gamma, beta)[1] > 1

@@ -1,4 +1,4 @@
-"""What the gradient of a channel norm takes, in closed form."""
+"""What the gradient of an RMS norm takes, in closed form."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from functools import cache
 
 from trnconv.ask.ends import IDENTITY
 from trnconv.fused_ops.chain import Stage, Stages
-from trnconv.fused_ops.channel_norm.price import NormStep
-from trnconv.fused_ops.channel_norm_gradient.kernel import LATE
 from trnconv.fused_ops.price import (
     GPSIMD,
     SCALAR,
@@ -18,6 +16,8 @@ from trnconv.fused_ops.price import (
     Steps,
     rows_price,
 )
+from trnconv.fused_ops.rms_norm.price import NormStep
+from trnconv.fused_ops.rms_norm_gradient.kernel import LATE
 from trnconv.fused_ops.step_sums import fold_instructions
 from trnconv.fused_ops.sweep import SweepRow
 

@@ -1,4 +1,4 @@
-"""What a channel norm's kernel does, in NKI's own value types."""
+"""What an RMS norm's kernel does, in NKI's own value types."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trnconv.fused_ops.sweep import SweepRow
 
 
 @dataclass(frozen=True)
-class ChannelNormRecipe(NKIObject):
+class RmsNormRecipe(NKIObject):
     """Everything the kernel does on one core."""
 
     shape: tuple[int, int, int]  # images, channels, positions

@@ -1,4 +1,4 @@
-"""The problem of a channel norm, its decisions, and its launch."""
+"""The problem of an RMS norm, its decisions, and its launch."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from trnconv.ask.ends import ACTIVATIONS, ITEM_BYTES
 from trnconv.forms.float_terms import bf16_terms
 from trnconv.forms.form import Array
 from trnconv.fused_ops.chain import busy_of
-from trnconv.fused_ops.channel_norm.kernel import channel_norm, channel_norm_on_two_cores
-from trnconv.fused_ops.channel_norm.price import NormStep
-from trnconv.fused_ops.channel_norm.recipe import ChannelNormRecipe
 from trnconv.fused_ops.launch import FusedOpLaunch, launch_on
 from trnconv.fused_ops.packing import on_partitions
 from trnconv.fused_ops.price import SCALAR, VECTOR, LaunchPrice, clock_of, slowest
@@ -28,6 +25,9 @@ from trnconv.fused_ops.refusal import (
     sbuf_reason,
     shape_reasons,
 )
+from trnconv.fused_ops.rms_norm.kernel import rms_norm, rms_norm_on_two_cores
+from trnconv.fused_ops.rms_norm.price import NormStep
+from trnconv.fused_ops.rms_norm.recipe import RmsNormRecipe
 from trnconv.fused_ops.sweep import Cut, SweepRow, channel_tiles, cut_of, sweeps, widest_step
 
 NORM = "norm"  # x / max(|x|, eps) * sqrt(C): eps is a length (Wan, HunyuanVideo 1.5)
@@ -38,7 +38,7 @@ _WIDTH_IN_BANKS = 4  # two steps of sums fill PSUM
 
 
 @dataclass(frozen=True)
-class ChannelNorm(FusedOp):
+class RmsNorm(FusedOp):
     """act(gamma_c * x / rms over channels + beta_c), for x [images, channels, positions].
 
     `norm` has eps as the least length of a vector of channels; here its square is added to the sum
@@ -100,7 +100,7 @@ class ChannelNorm(FusedOp):
 
 
 @dataclass(frozen=True)
-class ChannelNormPlan:
+class RmsNormPlan:
     """Decisions: how positions are cut, and what of a step the Vector engine squares."""
 
     cut: Cut
@@ -108,7 +108,7 @@ class ChannelNormPlan:
 
 
 @lru_cache(maxsize=4096)
-def plan_of(problem: ChannelNorm, machine: Machine, cores: int) -> ChannelNormPlan:
+def plan_of(problem: RmsNorm, machine: Machine, cores: int) -> RmsNormPlan:
     """The widest step that fits, with squares dealt so that Scalar and Vector engine end together.
 
     No wider than what each core has of one image, and of all.
@@ -127,23 +127,23 @@ def plan_of(problem: ChannelNorm, machine: Machine, cores: int) -> ChannelNormPl
         return max(busy[SCALAR], busy[VECTOR]), step.vector_columns
 
     step = min(steps, key=busiest)
-    return ChannelNormPlan(cut_of(width, step.length(width)), step.vector_columns)
+    return RmsNormPlan(cut_of(width, step.length(width)), step.vector_columns)
 
 
 def rows_of(
-    problem: ChannelNorm, plan: ChannelNormPlan, machine: Machine, cores: int
+    problem: RmsNorm, plan: RmsNormPlan, machine: Machine, cores: int
 ) -> tuple[tuple[SweepRow, ...], ...]:
     """The steps of each core."""
     return sweeps(problem.images, problem.positions, plan.cut, machine, cores)
 
 
-def _step_bytes(problem: ChannelNorm, machine: Machine) -> int:
+def _step_bytes(problem: RmsNorm, machine: Machine) -> int:
     """SBUF of a partition for one position of a step: x, squares, products and y."""
     each = (4 + 2) * ITEM_BYTES[problem.dtype] + 2 * problem.square_bytes + 2 * 4
     return len(channel_tiles(problem.channels, machine)) * each
 
 
-def _width(problem: ChannelNorm, machine: Machine) -> int:
+def _width(problem: RmsNorm, machine: Machine) -> int:
     """Positions of a step: whole banks of sums; 0 if not even one fits."""
     bank, lines = machine.psum_bank_fp32_elems, machine.partitions
     tiles = len(channel_tiles(problem.channels, machine))
@@ -153,7 +153,7 @@ def _width(problem: ChannelNorm, machine: Machine) -> int:
 
 
 def launch_of(
-    problem: ChannelNorm, gamma: Array, beta: Array | None, machine: Machine, cores: int
+    problem: RmsNorm, gamma: Array, beta: Array | None, machine: Machine, cores: int
 ) -> FusedOpLaunch:
     """The kernel with its constants; x goes before them."""
     problem.require(machine, cores)
@@ -161,16 +161,16 @@ def launch_of(
     cores_rows = rows_of(problem, plan, machine, cores)
     recipes = tuple(recipe_of(problem, plan, machine, rows) for rows in cores_rows)
     constants = constants_of(problem, gamma, beta, machine)
-    kernels = (channel_norm, channel_norm_on_two_cores)
+    kernels = (rms_norm, rms_norm_on_two_cores)
     return launch_on(machine, kernels, (constants,), recipes)
 
 
 def recipe_of(
-    problem: ChannelNorm, plan: ChannelNormPlan, machine: Machine, rows: tuple[SweepRow, ...]
-) -> ChannelNormRecipe:
+    problem: RmsNorm, plan: RmsNormPlan, machine: Machine, rows: tuple[SweepRow, ...]
+) -> RmsNormRecipe:
     """What a core does whose steps these rows are."""
     sums = under_root(problem.variant, problem.eps, problem.channels)
-    return ChannelNormRecipe(
+    return RmsNormRecipe(
         shape=(problem.images, problem.channels, problem.positions),
         x_first=problem.x_first,
         x_positions=problem.in_memory,
@@ -202,14 +202,14 @@ def scales_of(gamma: Array, beta: Array | None) -> Array:
     return scales
 
 
-def constants_of(problem: ChannelNorm, gamma: Array, beta: Array | None, machine: Machine) -> Array:
+def constants_of(problem: RmsNorm, gamma: Array, beta: Array | None, machine: Machine) -> Array:
     """Scale and bias of every tile, on the partitions of its channels."""
     tiles = channel_tiles(problem.channels, machine)
     return on_partitions(scales_of(gamma, beta), tiles, machine)
 
 
 def simulate(
-    problem: ChannelNorm,
+    problem: RmsNorm,
     x: Array,
     gamma: Array,
     beta: Array | None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from trnconv._nki import nisa, nl
 from trnconv.forms.kernel_parts import Banks
-from trnconv.fused_ops.channel_norm.recipe import ChannelNormRecipe
+from trnconv.fused_ops.rms_norm.recipe import RmsNormRecipe
 from trnconv.fused_ops.sweep_kernel import SweepStep, TileRing, filled, load_positions
 
 SLOTS = 4  # tiles of x: one is loaded while the steps of three are at work
@@ -17,7 +17,7 @@ SLOTS = 4  # tiles of x: one is loaded while the steps of three are at work
 class SquareSums(nl.NKIObject):
     """Tiles of x and of its squares, used in turn, and banks for the sums of so many steps."""
 
-    def __init__(self, x: nl.NkiTensor, recipe: ChannelNormRecipe, steps: int) -> None:
+    def __init__(self, x: nl.NkiTensor, recipe: RmsNormRecipe, steps: int) -> None:
         self.x = x
         self.recipe = recipe
         lines, width = recipe.lines, recipe.width
