@@ -120,7 +120,7 @@ SPANS = {
     "trnconv/fused_ops/test_rms_norm_gradient.py": """rms_norm_gradient.kernel
         rms_norm_gradient.price rms_norm_gradient.problem step_sums""",
     "trnconv/fused_ops/test_group_norm.py": """group_norm.apply_core
-        group_norm.coefficients group_norm.price group_norm.problem group_norm.statistics_core""",
+        group_norm.scale_shift group_norm.price group_norm.problem group_norm.statistics_core""",
     "trnconv/fused_ops/test_group_norm_gradient.py": """group_norm_gradient.kernel
         group_norm_gradient.price group_norm_gradient.problem""",
     "trnconv/fused_ops/test_kernel_subset.py": """attention.kernel rms_norm.kernel

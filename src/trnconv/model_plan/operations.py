@@ -143,7 +143,7 @@ def _price(operation: Operation, machine: Machine, cores: int) -> LaunchPrice:
 def _statistics_price(problem: GroupNorm, machine: Machine, cores: int) -> LaunchPrice:
     """Statistics and factors, a launch after the other."""
     first, *others = (
-        part.statistics_price(machine, cores) + part.factors_price(machine, cores)
+        part.statistics_price(machine, cores) + part.scale_shift_price(machine, cores)
         for part in problem.in_launches()
     )
     return sum(others, start=first)

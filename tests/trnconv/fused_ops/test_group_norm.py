@@ -13,7 +13,7 @@ from trnconv.errors import PlanError
 from trnconv.fused_ops.group_norm.problem import (
     GroupNorm,
     apply_launch,
-    factors_launch,
+    scale_shift_launch,
     simulate,
     statistics_launch,
 )
@@ -299,7 +299,7 @@ def test_a_mean_that_is_not_taken_off_the_squares_is_noticed(monkeypatch):
 
 def factors_of(problem, x, gamma, beta, parts=1):
     statistics = np.asarray(statistics_launch(problem, TRN2, parts).run(x).outputs)
-    launch = factors_launch(problem, gamma, beta, TRN2, parts)
+    launch = scale_shift_launch(problem, gamma, beta, TRN2, parts)
     return np.asarray(launch.run(statistics).outputs)
 
 
@@ -330,9 +330,9 @@ def test_factors_make_the_norm(problem, parts):
 def test_factors_break_no_rule_and_have_a_price(problem, machine, parts):
     statistics = specs(problem, parts)[1]
     ones = np.ones(problem.channels)
-    launch = factors_launch(problem, ones, ones, machine, parts)
+    launch = scale_shift_launch(problem, ones, ones, machine, parts)
     run = launch.run(statistics, values=False, rules=EVERY_RULE)
-    price = problem.factors_price(machine, parts)
+    price = problem.scale_shift_price(machine, parts)
     assert run.rules == ()
     assert price.instructions == run.traces[0].compiler_count
     assert price.ns == pytest.approx(launch.time(statistics).makespan_ns, rel=0.05)

@@ -14,11 +14,11 @@ from trnconv.fused_ops.modulation.problem import Modulation, launch_of, recipes_
 MACHINES = [TRN2, pytest.param(TRN3, marks=pytest.mark.slow)]
 CASES = [
     Modulation(64, 16, 24, 2, (0, 1, 1)),
-    Modulation(1, 1, 1, 1, (0,), activation="identity", has_coefficients=False),
+    Modulation(1, 1, 1, 1, (0,), activation="identity", has_scale_shift=False),
     Modulation(160, 8, 720, 8, (0,)),
     Modulation(130, 12, 40, 4, (0, 0, 1, 1), dtype="float32"),
     Modulation(5, 7, 11, 1, (2, 0, 1), dtype="float16"),
-    Modulation(300, 6, 1026, 2, (0,), has_coefficients=False),
+    Modulation(300, 6, 1026, 2, (0,), has_scale_shift=False),
 ]
 LOOPED = [Modulation(2, 80, 640, 1, (1, 0, 0)), Modulation(3, 48, 720, 8, (0, 0))]
 
@@ -34,8 +34,8 @@ def arrays(problem, seed=0):
     x, scale, shift = (
         normal(seed + n, *size, dtype=problem.dtype) for n, size in enumerate((high, low, low))
     )
-    coefficients = normal(seed + 3, problem.channels, 2) if problem.has_coefficients else None
-    return x, (scale, shift), coefficients
+    scale_shift = normal(seed + 3, problem.channels, 2) if problem.has_scale_shift else None
+    return x, (scale, shift), scale_shift
 
 
 def upsampled(problem, low):
@@ -45,7 +45,7 @@ def upsampled(problem, low):
     return repeated
 
 
-def exact_and_bound(problem, x, low, coefficients):
+def exact_and_bound(problem, x, low, scale_shift):
     """The definition; and how far the kernel may be.
 
     a * scale, b * scale + shift and x times the first are rounded to the type of x; the sum is
@@ -54,10 +54,10 @@ def exact_and_bound(problem, x, low, coefficients):
     x = x.astype(np.float64)
     scale, shift = (upsampled(problem, array) for array in low)
     unit = UNIT[problem.dtype] + SINGLE
-    if coefficients is None:
+    if scale_shift is None:
         product, added, off = x * scale, shift, unit * np.abs(x * scale)
     else:
-        a, b = coefficients.astype(np.float64).T[:, :, None, None, None]
+        a, b = scale_shift.astype(np.float64).T[:, :, None, None, None]
         product, added = x * a * scale, b * scale + shift
         off = 2.1 * unit * np.abs(product) + unit * np.abs(added)
         off += SINGLE * (np.abs(b * scale) + np.abs(shift))
@@ -72,10 +72,10 @@ def exact_and_bound(problem, x, low, coefficients):
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("problem", CASES, ids=str)
 def test_values_are_within_the_derived_bound(problem, cores):
-    x, low, coefficients = arrays(problem)
-    y = simulate(problem, x, low, coefficients, TRN2, cores)
+    x, low, scale_shift = arrays(problem)
+    y = simulate(problem, x, low, scale_shift, TRN2, cores)
     assert y.dtype == x.dtype
-    assert worst(y, *exact_and_bound(problem, x, low, coefficients)) <= 1
+    assert worst(y, *exact_and_bound(problem, x, low, scale_shift)) <= 1
 
 
 @few(1)
@@ -100,19 +100,19 @@ def test_random_sizes(seed):
         factor,
         tuple(int(n) for n in rng.integers(0, 3, rng.integers(1, 4))),
         dtype=str(rng.choice(["bfloat16", "float16", "float32"])),
-        has_coefficients=bool(rng.integers(2)),
+        has_scale_shift=bool(rng.integers(2)),
     )
-    x, low, coefficients = arrays(problem, seed)
-    y = simulate(problem, x, low, coefficients, (TRN2, TRN3)[seed % 2], 1 + seed % 2)
-    assert worst(y, *exact_and_bound(problem, x, low, coefficients)) <= 1
+    x, low, scale_shift = arrays(problem, seed)
+    y = simulate(problem, x, low, scale_shift, (TRN2, TRN3)[seed % 2], 1 + seed % 2)
+    assert worst(y, *exact_and_bound(problem, x, low, scale_shift)) <= 1
 
 
 @few(1)
 @pytest.mark.usefixtures("short_turns")
 @pytest.mark.parametrize("problem", [CASES[0], CASES[2], *LOOPED], ids=str)
 def test_two_cores_give_the_bits_of_one(problem):
-    x, low, coefficients = arrays(problem)
-    one, two = (simulate(problem, x, low, coefficients, TRN2, cores) for cores in (1, 2))
+    x, low, scale_shift = arrays(problem)
+    one, two = (simulate(problem, x, low, scale_shift, TRN2, cores) for cores in (1, 2))
     assert one.tobytes() == two.tobytes()
 
 
@@ -185,13 +185,13 @@ def test_what_is_refused_says_why():
         Modulation(4, 5, 4, 2, (0,)).price(TRN2)
     problem = Modulation(4, 4, 4, 2, (0,))
     x, low, _ = arrays(problem)
-    with pytest.raises(PlanError, match="coefficients"):
+    with pytest.raises(PlanError, match="scale_shift"):
         simulate(problem, x, low, None, TRN2)
 
 
 @pytest.mark.parametrize("wrong", [(0, 0, 1), (1, 1, 0)])
 def test_modulation_by_the_wrong_frame_is_noticed(wrong):
     problem = Modulation(64, 16, 24, 2, (0, 1, 1))
-    x, low, coefficients = arrays(problem)
-    y = simulate(replace(problem, frame_map=wrong), x, low, coefficients, TRN2)
-    assert worst(y, *exact_and_bound(problem, x, low, coefficients)) > 1
+    x, low, scale_shift = arrays(problem)
+    y = simulate(replace(problem, frame_map=wrong), x, low, scale_shift, TRN2)
+    assert worst(y, *exact_and_bound(problem, x, low, scale_shift)) > 1

@@ -13,8 +13,8 @@ from trnconv.ask.starts import FACTORS
 from trnconv.forms.kernel_parts import wait_for_both
 from trnconv.forms.recipe_parts import RecipePair
 from trnconv.fused_ops.group_norm.apply_core import ApplyCore
-from trnconv.fused_ops.group_norm.coefficients import IMAGES, GroupCoefficients
 from trnconv.fused_ops.group_norm.recipe import GroupNormRecipe
+from trnconv.fused_ops.group_norm.scale_shift import IMAGES, GroupScaleShift
 from trnconv.fused_ops.group_norm.statistics_core import TRIPLE, StatisticsCore
 from trnconv.fused_ops.sweep_kernel import sweep_images
 
@@ -34,37 +34,37 @@ def channel_statistics_on_two_cores(x: nl.NkiTensor, recipes: RecipePair) -> nl.
     return statistics
 
 
-def group_factors(
+def group_scale_shift(
     statistics: nl.NkiTensor, constants: nl.NkiTensor, recipe: GroupNormRecipe
 ) -> nl.NkiTensor:
-    """Statistics and constants -> factors [C, a and b of every image]: a convolution's start.
+    """Statistics and constants -> scale_shift [C, a and b of every image]: a convolution's start.
 
     Of two cores, each stores half of the channels of a tile.
     """
     shape = (recipe.shape[1], FACTORS * recipe.images)
-    factors = nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm, name="factors")
-    coefficients = GroupCoefficients(statistics, constants, recipe)
+    scale_shift = nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm, name="scale_shift")
+    image_scale_shift = GroupScaleShift(statistics, constants, recipe)
     part, parts = recipe.part, recipe.parts
     for image in range(recipe.images):
         slot = image % IMAGES
-        coefficients.of_image(image, slot)
-        columns = factors[:, FACTORS * image : FACTORS * (image + 1)]
+        image_scale_shift.of_image(image, slot)
+        columns = scale_shift[:, FACTORS * image : FACTORS * (image + 1)]
         for tile in range(len(recipe.tiles)):
             first, channels = recipe.tiles[tile]
-            src = coefficients.factors(tile, slot)
+            src = image_scale_shift.of_tile(tile, slot)
             begin, end = channels * part // parts, channels * (part + 1) // parts
             if end > begin:
                 nisa.dma_copy(dst=columns[first + begin : first + end], src=src[begin:end])
-    return factors
+    return scale_shift
 
 
-def group_factors_on_two_cores(
+def group_scale_shift_on_two_cores(
     statistics: nl.NkiTensor, constants: nl.NkiTensor, recipes: RecipePair
 ) -> nl.NkiTensor:
     """The same on both cores."""
-    factors = group_factors(statistics, constants, recipes.cores[nl.program_id(0)])
-    wait_for_both(factors)
-    return factors
+    scale_shift = group_scale_shift(statistics, constants, recipes.cores[nl.program_id(0)])
+    wait_for_both(scale_shift)
+    return scale_shift
 
 
 def group_norm(

@@ -19,7 +19,7 @@ _SMALL = 1.0  # columns
 _COMBINED = 4  # instructions that combine records
 _FILLED = 5  # instructions that make triples of sums
 _SUMS = 2  # over groups: matmuls that make a and b
-_COEFFICIENTS = 6  # instructions of the Vector engine that make a and b
+_SCALE_SHIFT = 6  # instructions of the Vector engine that make a and b
 
 
 def _shared_ns(positions: int, clock: Clock) -> tuple[float, float]:
@@ -131,7 +131,7 @@ class StatisticsLaunch:
 
 
 @dataclass(frozen=True)
-class CoefficientsTime:
+class ScaleShiftTime:
     """From statistics of an image to a and b of its channels."""
 
     recipe: GroupNormRecipe
@@ -140,11 +140,11 @@ class CoefficientsTime:
     @property
     def length(self) -> int:
         """Static instructions of a tile, with the load."""
-        return 1 + _COEFFICIENTS + _SUMS * matmul_instructions("float32")
+        return 1 + _SCALE_SHIFT + _SUMS * matmul_instructions("float32")
 
     def busy(self, images: int) -> tuple[tuple[str, float], ...]:
         """What so many images take the Vector engine."""
-        instructions = images * len(self.recipe.tiles) * _COEFFICIENTS
+        instructions = images * len(self.recipe.tiles) * _SCALE_SHIFT
         return ((VECTOR, instructions * self.clock.vector(_SMALL)),)
 
     @property
@@ -155,16 +155,16 @@ class CoefficientsTime:
 
     @property
     def chain_ns(self) -> float:
-        """From statistics of a tile to its coefficients, without sums over groups.
+        """From statistics of a tile to its scale and shift, without sums over groups.
 
         Each instruction waits for the one before.
         """
         hop = self.clock.timing.semaphore_ns
-        return _COEFFICIENTS * (self.clock.vector_latency(_SMALL) - hop) + 3 * hop
+        return _SCALE_SHIFT * (self.clock.vector_latency(_SMALL) - hop) + 3 * hop
 
     @property
     def ns(self) -> float:
-        """From the load of statistics to the last tile's coefficients."""
+        """From the load of statistics to the last tile's scale and shift."""
         clock = self.clock
         sums = _SUMS * (clock.warming(clock.wide_matmul(_SMALL)) + clock.matmul_latency())
         return self.load_ns + len(self.recipe.tiles) * (self.chain_ns + sums)
@@ -188,7 +188,7 @@ class ApplyLaunch:
         )
 
     def price(self) -> LaunchPrice:
-        """All steps; an image waits for its coefficients."""
+        """All steps; an image waits for its scale and shift."""
         recipe, clock = self.recipe, self.clock
         length = 3 * len(recipe.tiles)
         steps = Steps(self.stages, lambda _: length, clock.table(recipe.activation))
@@ -197,13 +197,13 @@ class ApplyLaunch:
         for row in recipe.rows:
             begun = sum(piece.begins for piece in row.pieces)
             if begun:
-                total += self.coefficients(begun, row.turns if row.along == IMAGES else 1)
+                total += self.scale_shift(begun, row.turns if row.along == IMAGES else 1)
         return total
 
-    def coefficients(self, images: int, turns: int) -> LaunchPrice:
-        """Coefficients of the images of a row; of the first of a turn, all wait for them."""
+    def scale_shift(self, images: int, turns: int) -> LaunchPrice:
+        """Scale and shift of the images of a row; of the first of a turn, all wait for them."""
         recipe, clock = self.recipe, self.clock
-        times = CoefficientsTime(recipe, clock)
+        times = ScaleShiftTime(recipe, clock)
         load = clock.dma_latency + clock.moved(recipe.shape[1], recipe.width * self.item)
         moved = clock.moved(recipe.shape[1] * recipe.parts, 4 * TRIPLE)
         ns = turns * (max(0.0, times.ns - load) + (images - 1) * moved)
@@ -211,10 +211,10 @@ class ApplyLaunch:
         return LaunchPrice(ns, length, busy=times.busy(images * turns))
 
 
-def factors_price(recipe: GroupNormRecipe, machine: Machine) -> LaunchPrice:
-    """Coefficients of all images, one after the other, on every core."""
+def scale_shift_price(recipe: GroupNormRecipe, machine: Machine) -> LaunchPrice:
+    """Scale and shift of all images, one after the other, on every core."""
     clock, tiles = clock_of(machine, recipe.parts), len(recipe.tiles)
-    times, images = CoefficientsTime(recipe, clock), recipe.images
+    times, images = ScaleShiftTime(recipe, clock), recipe.images
     runs = -(-recipe.tiles[-1][1] // recipe.parts)
     stored = clock.dma_latency + clock.moved_alone(runs, 4 * FACTORS)
     chains = images * tiles

@@ -17,15 +17,15 @@ from trnconv.fused_ops.group_norm.apply_core import SLOTS, Y_SLOTS
 from trnconv.fused_ops.group_norm.kernel import (
     channel_statistics,
     channel_statistics_on_two_cores,
-    group_factors,
-    group_factors_on_two_cores,
     group_norm,
     group_norm_on_two_cores,
+    group_scale_shift,
+    group_scale_shift_on_two_cores,
 )
 from trnconv.fused_ops.group_norm.price import (
     ApplyLaunch,
     StatisticsLaunch,
-    factors_price,
+    scale_shift_price,
     step_ns,
 )
 from trnconv.fused_ops.group_norm.recipe import GroupNormRecipe
@@ -136,9 +136,9 @@ class GroupNorm(FusedOp):
         longest = max(price.instructions for price in prices)
         return replace(slowest(prices, moved), instructions=longest)
 
-    def factors_price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
+    def scale_shift_price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
         """The other second launch: scales and shifts alone."""
-        return factors_price(recipes_of(self, machine, cores)[0], machine)
+        return scale_shift_price(recipes_of(self, machine, cores)[0], machine)
 
 
 def _tiles(problem: GroupNorm, machine: Machine) -> tuple[tuple[int, int], ...]:
@@ -214,13 +214,13 @@ def apply_launch(
     return launch_on(machine, kernels, (constants,), recipes_of(problem, machine, cores))
 
 
-def factors_launch(
+def scale_shift_launch(
     problem: GroupNorm, gamma: Array, beta: Array, machine: Machine, cores: int = 1
 ) -> FusedOpLaunch:
     """What a convolution's start takes: the kernel takes statistics of as many cores as counted."""
     problem.require(machine, cores)
     constants = _constants(problem, gamma, beta, machine)
-    kernels = (group_factors, group_factors_on_two_cores)
+    kernels = (group_scale_shift, group_scale_shift_on_two_cores)
     return launch_on(machine, kernels, (constants,), recipes_of(problem, machine, cores))
 
 

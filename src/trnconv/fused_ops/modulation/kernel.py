@@ -26,13 +26,13 @@ def modulation(
     x: nl.NkiTensor,
     scale: nl.NkiTensor,
     shift: nl.NkiTensor,
-    coefficients: nl.NkiTensor,
+    scale_shift: nl.NkiTensor,
     identity: nl.NkiTensor,
     recipe: ModulationRecipe,
 ) -> nl.NkiTensor:
-    """x [C, F, H, W], scale and shift [C, F', H', W'], coefficients [C, 2] -> y like x."""
+    """x [C, F, H, W], scale and shift [C, F', H', W'], scale_shift [C, 2] -> y like x."""
     y = nl.ndarray(recipe.shape, dtype=x.dtype, buffer=nl.shared_hbm, name="y")
-    modulate(ModulationCore((x, scale, shift, y), coefficients, identity, recipe))
+    modulate(ModulationCore((x, scale, shift, y), scale_shift, identity, recipe))
     return y
 
 
@@ -40,13 +40,13 @@ def modulation_on_two_cores(
     x: nl.NkiTensor,
     scale: nl.NkiTensor,
     shift: nl.NkiTensor,
-    coefficients: nl.NkiTensor,
+    scale_shift: nl.NkiTensor,
     identity: nl.NkiTensor,
     recipes: RecipePair,
 ) -> nl.NkiTensor:
     """The same, with each of two cores computing its blocks of every frame."""
     recipe = recipes.cores[nl.program_id(0)]
-    y = modulation(x, scale, shift, coefficients, identity, recipe)
+    y = modulation(x, scale, shift, scale_shift, identity, recipe)
     wait_for_both(y)
     return y
 
@@ -57,7 +57,7 @@ class ModulationCore(nl.NKIObject):
     def __init__(
         self,
         tensors: tuple[nl.NkiTensor, nl.NkiTensor, nl.NkiTensor, nl.NkiTensor],
-        coefficients: nl.NkiTensor,
+        scale_shift: nl.NkiTensor,
         identity: nl.NkiTensor,
         recipe: ModulationRecipe,
     ) -> None:
@@ -70,12 +70,12 @@ class ModulationCore(nl.NKIObject):
         lines, tiles, dtype = recipe.lines, recipe.tiles, self.x.dtype
         self.identity = nl.ndarray((lines, lines), dtype=dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=self.identity, src=identity)
-        self.coefficients = TileRing(1, tiles, (lines, 2), nl.float32)
-        if recipe.has_coefficients:
+        self.scale_shift = TileRing(1, tiles, (lines, 2), nl.float32)
+        if recipe.has_scale_shift:
             for tile in range(len(tiles)):
                 first, channels = tiles[tile]
-                src = coefficients[first : first + channels, :]
-                nisa.dma_copy(dst=self.coefficients.at(0, tile, 2), src=src)
+                src = scale_shift[first : first + channels, :]
+                nisa.dma_copy(dst=self.scale_shift.at(0, tile, 2), src=src)
         size, low = (lines, recipe.width), (lines, recipe.low_rows * recipe.low[2])
         self.xs = TileRing(SLOTS, tiles, size, dtype)
         self.scales = TileRing(SLOTS, tiles, low, dtype)
@@ -190,13 +190,13 @@ def load(core: ModulationCore, step: BlockPart, n: int) -> None:
 
 
 def multiply(core: ModulationCore, n: int) -> None:
-    """x by its scales; coefficients go into scales and shifts, which are smaller."""
+    """x by its scales; a and b go into scales and shifts, which are smaller."""
     recipe = core.recipe
     columns = recipe.low[2]
     for tile in range(len(recipe.tiles)):
         channels = recipe.tiles[tile][1]
-        if recipe.has_coefficients:
-            add_coefficients(core, n, tile)
+        if recipe.has_scale_shift:
+            add_scale_shift(core, n, tile)
         pattern = [
             [recipe.low_rows * columns, channels],
             [columns, recipe.low_rows],
@@ -209,11 +209,11 @@ def multiply(core: ModulationCore, n: int) -> None:
         nisa.tensor_tensor(dst=product, data1=x, data2=repeated, op=nl.multiply)
 
 
-def add_coefficients(core: ModulationCore, n: int, tile: int) -> None:
+def add_scale_shift(core: ModulationCore, n: int, tile: int) -> None:
     """shift = b * scale + shift, then scale = a * scale."""
     unit = core.recipe.low_rows * core.recipe.low[2]
     scale, shift = core.scales.at(n, tile, unit), core.shifts.at(n, tile, unit)
-    a, b = core.coefficients.at(0, tile, 1), core.coefficients.at(0, tile, 2, 1)
+    a, b = core.scale_shift.at(0, tile, 1), core.scale_shift.at(0, tile, 2, 1)
     nisa.scalar_tensor_tensor(
         dst=shift, data=scale, op0=nl.multiply, operand0=b, op1=nl.add, operand1=shift
     )

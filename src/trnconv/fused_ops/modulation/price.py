@@ -24,13 +24,13 @@ def launch_price(recipes: Sequence[ModulationRecipe], item: int, machine: Machin
 def step_length(recipe: ModulationRecipe, *, wide: bool = False) -> int:
     """Static instructions of a step, as a compiler counts them."""
     pair = 2 * matmul_instructions("float32" if wide else "")
-    small = 5 + (2 if recipe.has_coefficients else 0)
+    small = 5 + (2 if recipe.has_scale_shift else 0)
     return len(recipe.tiles) * (small + len(recipe.chunks) * (pair + 1))
 
 
 def _core(recipe: ModulationRecipe, item: int, clock: Clock) -> LaunchPrice:
     """Stretches one after the other: loops, and what stands between them."""
-    loads = 1 + (len(recipe.tiles) if recipe.has_coefficients else 0)
+    loads = 1 + (len(recipe.tiles) if recipe.has_scale_shift else 0)
     total = LaunchPrice(loads * clock.issue, loads) + clock.barrier
     table = clock.table(recipe.activation)
     for turns, steps in _stretches(recipe.runs, recipe.parts):
@@ -77,8 +77,8 @@ def _stages(recipe: ModulationRecipe, item: int, clock: Clock) -> Stages:
     tiles, channels, low = len(recipe.tiles), recipe.shape[0], recipe.low_rows * recipe.low[2]
     slow = 2 if item == 4 else 1
     columns = [_columns(recipe, chunk) for chunk in recipe.chunks]
-    coefficients = clock.vector(slow * low) + clock.vector(low if item == 4 else low / 4)
-    small = coefficients if recipe.has_coefficients else 0.0
+    scale_shift = clock.vector(slow * low) + clock.vector(low if item == 4 else low / 4)
+    small = scale_shift if recipe.has_scale_shift else 0.0
     product = clock.vector(slow * recipe.width)
     matmuls = [2 * clock.matmul(count, wide=item == 4) for count in columns]
     ends = sum(map(clock.scalar, columns))

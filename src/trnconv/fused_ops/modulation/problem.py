@@ -53,7 +53,7 @@ class Modulation(FusedOp):
     frame_map: tuple[int, ...]
     dtype: str = "bfloat16"
     activation: str = "silu"
-    has_coefficients: bool = True  # a and b of a group norm
+    has_scale_shift: bool = True  # a and b of a group norm
 
     def _reasons(self, machine: Machine, cores: int) -> Iterator[str]:
         sizes = (self.channels, len(self.frame_map), self.rows, self.columns)
@@ -116,7 +116,7 @@ def recipes_of(problem: Modulation, machine: Machine, cores: int) -> tuple[Modul
         rows=rows,
         width=low_rows * rows * problem.columns,
         chunks=tuple(_chunks(low_rows, rows, low[2], s, machine.psum_bank_fp32_elems)),
-        has_coefficients=problem.has_coefficients,
+        has_scale_shift=problem.has_scale_shift,
         activation=problem.activation,
         runs=(),
     )
@@ -167,7 +167,7 @@ def _runs(
 
 
 def launch_of(problem: Modulation, machine: Machine, cores: int) -> FusedOpLaunch:
-    """The kernel; it takes x, scale, shift and coefficients [channels, 2] (a, b)."""
+    """The kernel; it takes x, scale, shift and scale_shift [channels, 2] (a, b)."""
     problem.require(machine, cores)
     identity = np.eye(machine.partitions, dtype=_TYPES[problem.dtype])
     kernels = (modulation, modulation_on_two_cores)
@@ -178,12 +178,12 @@ def simulate(
     problem: Modulation,
     x: Array,
     low: tuple[Array, Array],
-    coefficients: Array | None,
+    scale_shift: Array | None,
     machine: Machine,
     cores: int = 1,
 ) -> Array:
     """y of the kernel in nkisim; `low` are scale and shift."""
-    if (coefficients is None) == problem.has_coefficients:
-        raise PlanError(f"{problem}: coefficients {coefficients}; give them if it has them.")
-    given = np.zeros((problem.channels, 2), np.float32) if coefficients is None else coefficients
-    return np.asarray(launch_of(problem, machine, cores).run(x, *low, given).outputs)
+    if (scale_shift is None) == problem.has_scale_shift:
+        raise PlanError(f"{problem}: scale_shift {scale_shift}; give them if it has them.")
+    numbers = np.zeros((problem.channels, 2), np.float32) if scale_shift is None else scale_shift
+    return np.asarray(launch_of(problem, machine, cores).run(x, *low, numbers).outputs)

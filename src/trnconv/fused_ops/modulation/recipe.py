@@ -46,7 +46,7 @@ class ModulationRecipe(NKIObject):
     rows: int  # of a step that share a low one
     width: int  # positions of a step
     chunks: tuple[PsumChunk, ...]  # of a step
-    has_coefficients: bool
+    has_scale_shift: bool
     activation: str
     runs: tuple[BlockRun, ...]
 

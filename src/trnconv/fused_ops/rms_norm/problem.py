@@ -193,19 +193,19 @@ def under_root(variant: str, eps: float, channels: int) -> float:
     return eps**2 if variant == NORM else channels * eps
 
 
-def scales_of(gamma: Array, beta: Array | None) -> Array:
+def scale_shift_of(gamma: Array, beta: Array | None) -> Array:
     """Scale and shift of every channel [C, 2]: the root of their number goes into the scale."""
-    scales = np.zeros((len(gamma), 2), np.float32)
-    scales[:, 0] = gamma.astype(np.float64) * sqrt(len(gamma))
+    scale_shift = np.zeros((len(gamma), 2), np.float32)
+    scale_shift[:, 0] = gamma.astype(np.float64) * sqrt(len(gamma))
     if beta is not None:
-        scales[:, 1] = beta
-    return scales
+        scale_shift[:, 1] = beta
+    return scale_shift
 
 
 def constants_of(problem: RmsNorm, gamma: Array, beta: Array | None, machine: Machine) -> Array:
     """Scale and bias of every tile, on the partitions of its channels."""
     tiles = channel_tiles(problem.channels, machine)
-    return on_partitions(scales_of(gamma, beta), tiles, machine)
+    return on_partitions(scale_shift_of(gamma, beta), tiles, machine)
 
 
 def simulate(

@@ -125,7 +125,7 @@ class _ScalesPacking:
     def pack(self) -> tuple[Images, None]:
         """Made on the host."""
         gamma, beta = (*map(_on_host, self.norms), None, None)[:2]
-        scales = rms_norm.scales_of(*self.call.factors(self.channels, gamma, beta))
+        scales = rms_norm.scale_shift_of(*self.call.factors(self.channels, gamma, beta))
         return (to_tensor(scales).to(self.device),), None
 
     def rebias(self, images: Images, kept: Any) -> Images | None:

@@ -225,7 +225,7 @@ class _NormPacking:
         )
         if isinstance(self.problem, GroupNorm):
             assert beta is not None
-            second = group_norm.factors_launch if self.factors else group_norm.apply_launch
+            second = group_norm.scale_shift_launch if self.factors else group_norm.apply_launch
             return (
                 group_norm.statistics_launch(self.problem, machine, cores),
                 second(self.problem, gamma, beta, machine, cores),

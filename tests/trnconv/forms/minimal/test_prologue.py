@@ -22,7 +22,7 @@ from trnconv.forms.minimal.error import RangeError
 from trnconv.forms.minimal.form import FAMILIES, MINIMAL
 from trnconv.forms.minimal.rules import broken_rules
 from trnconv.forms.search import search
-from trnconv.fused_ops.group_norm.problem import GroupNorm, factors_launch, statistics_launch
+from trnconv.fused_ops.group_norm.problem import GroupNorm, scale_shift_launch, statistics_launch
 from trnconv.geometry import conv_shape
 from trnconv.planner.best import choose
 from trnconv.planner.shares import shared_plans
@@ -235,7 +235,7 @@ def test_a_group_norm_is_statistics_factors_and_a_start():
     w = (rng.standard_normal((96, 96, 3, 3, 3)) / 50).astype(BF16)
     flat = x.reshape(1, 96, -1)
     statistics = np.asarray(statistics_launch(norm, TRN2, 1).run(flat).outputs)
-    factors = np.asarray(factors_launch(norm, gamma, beta, TRN2).run(statistics).outputs)
+    factors = np.asarray(scale_shift_launch(norm, gamma, beta, TRN2).run(statistics).outputs)
     y = np.asarray(run_plan(plan, [x], w, factors=factors).outputs)
     grouped = x.astype(np.float64).reshape(1, 32, -1)
     mean, spread = grouped.mean(2, keepdims=True), grouped.var(2, keepdims=True)
@@ -253,4 +253,4 @@ def test_a_start_is_cheaper_than_another_launch():
     norm = GroupNorm(1, 128, 32, 5 * 180 * 320)
     question = Question(shape, TRN2)
     plain, scaled = (price(replace(question, start=start)).ns for start in (Prologue(), SILU))
-    assert scaled + norm.factors_price(TRN2, 2).ns < plain + norm.apply_price(TRN2, 2).ns
+    assert scaled + norm.scale_shift_price(TRN2, 2).ns < plain + norm.apply_price(TRN2, 2).ns

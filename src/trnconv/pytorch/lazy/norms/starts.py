@@ -82,7 +82,7 @@ def start_wins(
     scaled = replace(asked, start=start_of(norm.activation))
     added = replace(scaled, end=end_of(IDENTITY, BEFORE, ""))
     parts = norm.in_launches()
-    factors = sum(part.factors_price(machine, cores).ns for part in parts)
+    factors = sum(part.scale_shift_price(machine, cores).ns for part in parts)
     applied = sum(part.apply_price(machine, cores).ns for part in parts)
     wins = priced(scaled, cores) + factors < priced(asked, cores) + applied
     return wins and is_planned(added, cores)

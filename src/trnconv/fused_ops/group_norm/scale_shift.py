@@ -13,11 +13,11 @@ from trnconv.fused_ops.group_norm.recipe import GroupNormRecipe
 from trnconv.fused_ops.group_norm.statistics_core import TRIPLE
 from trnconv.fused_ops.sweep_kernel import SweepStep, TileRing
 
-IMAGES = 3  # whose coefficients are held
+IMAGES = 3  # whose scale and shift are held
 
 
-class GroupCoefficients(nl.NKIObject):
-    """Constants, and coefficients of some images."""
+class GroupScaleShift(nl.NKIObject):
+    """Constants, and scale and shift of some images."""
 
     def __init__(
         self, statistics: nl.NkiTensor, constants: nl.NkiTensor, recipe: GroupNormRecipe
@@ -66,15 +66,13 @@ class GroupCoefficients(nl.NKIObject):
         lines, parts = self.recipe.tiles[tile][1], self.recipe.parts
         triples = self.triples.at(slot, tile, TRIPLE * parts)
         nisa.dma_copy(dst=triples.reshape((lines, parts, TRIPLE)), src=src)
-        self.coefficients(tile, lines, triples, self.work.whole(slot, tile))
+        self.fill(tile, lines, triples, self.work.whole(slot, tile))
 
-    def factors(self, tile: int, slot: int) -> nl.NkiTensor:
+    def of_tile(self, tile: int, slot: int) -> nl.NkiTensor:
         """a and b of every channel of a tile."""
         return self.work.at(slot, tile, 6, 4)
 
-    def coefficients(
-        self, tile: int, lines: int, triples: nl.NkiTensor, work: nl.NkiTensor
-    ) -> None:
+    def fill(self, tile: int, lines: int, triples: nl.NkiTensor, work: nl.NkiTensor) -> None:
         """a and b of a tile of channels, in the last two columns of `work`."""
         mean, variance, distance = work[0:lines, 0:1], work[0:lines, 1:2], work[0:lines, 2:3]
         spread, a, b = work[0:lines, 3:4], work[0:lines, 4:5], work[0:lines, 5:6]
