@@ -23,10 +23,10 @@ from nkisim.machine import TRN2, Reading
 from trnconv.ask.ends import ITEM_BYTES
 from trnconv.ask.policy import ALWAYS_DIRECT, BF16, Policy
 from trnconv.ask.question import Question, with_plain_shape
+from trnconv.fused_ops.rms_norm.problem import MEAN, RmsNorm
+from trnconv.fused_ops.rms_norm_gradient.problem import RmsNormGradient
 from trnconv.geometry import ConvShape, input_gradient_shape
 from trnconv.model_plan.operations import hbm_bytes_per_ns
-from trnconv.neighbours.channel_norm.problem import MEAN, ChannelNorm
-from trnconv.neighbours.channel_norm_gradient.problem import ChannelNormGradient
 from trnconv.planner.shares import shared_plans
 from trnconv.runtime.filter_gradient import gradient_question
 
@@ -180,12 +180,12 @@ def _norm_ns(problem: tuple[tuple[int, ...], str]) -> float:
 
 
 def _norm_gradient_ns(problem: tuple[tuple[int, ...], str]) -> float:
-    return ChannelNormGradient(_norm(problem)).price(TRN2, CORES).ns
+    return RmsNormGradient(_norm(problem)).price(TRN2, CORES).ns
 
 
-def _norm(problem: tuple[tuple[int, ...], str]) -> ChannelNorm:
+def _norm(problem: tuple[tuple[int, ...], str]) -> RmsNorm:
     (n, c, *sizes), activation = problem
-    return ChannelNorm(c, prod(sizes), DTYPE, activation, n, variant=MEAN)
+    return RmsNorm(c, prod(sizes), DTYPE, activation, n, variant=MEAN)
 
 
 _PRICES: dict[str, Callable[[Any], float]] = {

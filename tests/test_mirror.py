@@ -116,18 +116,18 @@ SPANS = {
     "trnconv/export/test_folder.py": "template.conv",
     "trnconv/host/test_record.py": "workarounds",
     "trnconv/model_plan/test_plans.py": "trnconv.traces.model_trace trnconv.runtime.graph",
-    "trnconv/neighbours/test_attention.py": "attention.core attention.price attention.problem",
-    "trnconv/neighbours/test_channel_norm.py": """chain channel_norm.kernel channel_norm.problem
-        channel_norm.square_sums price sweep sweep_kernel""",
-    "trnconv/neighbours/test_channel_norm_gradient.py": """channel_norm_gradient.kernel
-        channel_norm_gradient.price channel_norm_gradient.problem step_sums""",
-    "trnconv/neighbours/test_group_norm.py": """group_norm.apply_core
-        group_norm.coefficients group_norm.price group_norm.problem group_norm.statistics_core""",
-    "trnconv/neighbours/test_group_norm_gradient.py": """group_norm_gradient.kernel
+    "trnconv/fused_ops/test_attention.py": "attention.core attention.price attention.problem",
+    "trnconv/fused_ops/test_rms_norm.py": """chain rms_norm.kernel rms_norm.price
+        rms_norm.problem rms_norm.square_sums price sweep sweep_kernel""",
+    "trnconv/fused_ops/test_rms_norm_gradient.py": """rms_norm_gradient.kernel
+        rms_norm_gradient.price rms_norm_gradient.problem step_sums""",
+    "trnconv/fused_ops/test_group_norm.py": """group_norm.apply_core
+        group_norm.scale_shift group_norm.price group_norm.problem group_norm.statistics_core""",
+    "trnconv/fused_ops/test_group_norm_gradient.py": """group_norm_gradient.kernel
         group_norm_gradient.price group_norm_gradient.problem""",
-    "trnconv/neighbours/test_kernel_subset.py": """attention.kernel channel_norm.kernel
+    "trnconv/fused_ops/test_kernel_subset.py": """attention.kernel rms_norm.kernel
         group_norm.kernel modulation.kernel""",
-    "trnconv/neighbours/test_modulation.py": """modulation.kernel modulation.price
+    "trnconv/fused_ops/test_modulation.py": """modulation.kernel modulation.price
         modulation.problem""",
     "trnconv/nkilib/test_forward.py": "call",
     "trnconv/parallel/test_agreement.py": "comm_group",

@@ -134,7 +134,7 @@ def example(**others):
         layers=rows,
         others=(
             KindRow(
-                kind="channel norm",
+                kind="rms norm",
                 calls=3,
                 moved_bytes=90_000_000,
                 as_written_bytes=500_000_000,

@@ -231,7 +231,7 @@ def test_a_plan_of_a_model_follows_from_every_file(sources):
         "trnconv/models/data/registry.json",
         "trnconv/traces/data/wan2.1_720p81_decode.json",
         "trnconv/planner/data/trn2_2_wan2.1.json",
-        "trnconv/neighbours/channel_norm/problem.py",
+        "trnconv/fused_ops/rms_norm/problem.py",
         "trnconv/cli/plan_documents.py",
     ]
     assert unnoticed(sources, digest, [*PRICED_BY, *data]) == []

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from trnconv.ask.question import FILTER_GRADIENT, Question
-from trnconv.bringup import neighbour_layers
+from trnconv.bringup import fused_op_layers
 from trnconv.bringup.ladder import GREEN, RED, Bench, Check, Finding
 from trnconv.bringup.layers import LAYERS, LadderLayer, expected_of, operands_of
 from trnconv.bringup.runner import Runner
@@ -27,8 +27,8 @@ def checks() -> tuple[Check, ...]:
     return (
         *(Check(STAGE, layer.name, layer.asks, partial(run, layer)) for layer in LAYERS),
         *(
-            Check(STAGE, layer.name, layer.asks, partial(neighbour_layers.run, layer))
-            for layer in neighbour_layers.NEIGHBOUR_LAYERS
+            Check(STAGE, layer.name, layer.asks, partial(fused_op_layers.run, layer))
+            for layer in fused_op_layers.FUSED_OP_LAYERS
         ),
     )
 

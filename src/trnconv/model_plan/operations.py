@@ -1,6 +1,6 @@
 """What a model does besides convolutions, priced as if each operation was a kernel of its own.
 
-Norms and attention have kernels of ours, with prices of their own (`trnconv.neighbours`). Anything
+Norms and attention have kernels of ours, with prices of their own (`trnconv.fused_ops`). Anything
 else has the price of a kernel that reads HBM and writes it once, and multiplies at the Tensor
 engine's peak: none is faster. A patched model runs norms and attention on our kernels. All else is
 left to torch, and on a device to its compiler: what that would take is not known.
@@ -14,18 +14,18 @@ from functools import lru_cache
 
 from nkisim.machine import Machine, Reading
 from trnconv.ask.ends import IDENTITY
-from trnconv.neighbours.attention.problem import Attention
-from trnconv.neighbours.channel_norm.problem import ChannelNorm
-from trnconv.neighbours.group_norm.problem import GroupNorm
-from trnconv.neighbours.modulation.problem import Modulation
-from trnconv.neighbours.price import LaunchPrice
+from trnconv.fused_ops.attention.problem import Attention
+from trnconv.fused_ops.group_norm.problem import GroupNorm
+from trnconv.fused_ops.modulation.problem import Modulation
+from trnconv.fused_ops.price import LaunchPrice
+from trnconv.fused_ops.rms_norm.problem import RmsNorm
 from trnconv.traces.operation import (
     ATTENTION,
-    CHANNEL_NORM,
     GROUP_NORM,
     GROUP_STATISTICS,
     MODULATION,
     PRODUCT,
+    RMS_NORM,
     Operation,
 )
 
@@ -143,7 +143,7 @@ def _price(operation: Operation, machine: Machine, cores: int) -> LaunchPrice:
 def _statistics_price(problem: GroupNorm, machine: Machine, cores: int) -> LaunchPrice:
     """Statistics and factors, a launch after the other."""
     first, *others = (
-        part.statistics_price(machine, cores) + part.factors_price(machine, cores)
+        part.statistics_price(machine, cores) + part.scale_shift_price(machine, cores)
         for part in problem.in_launches()
     )
     return sum(others, start=first)
@@ -151,16 +151,16 @@ def _statistics_price(problem: GroupNorm, machine: Machine, cores: int) -> Launc
 
 def _problem(
     operation: Operation,
-) -> ChannelNorm | GroupNorm | Modulation | Attention | None:
+) -> RmsNorm | GroupNorm | Modulation | Attention | None:
     """What a kernel of ours would be asked; None if there is none for it.
 
     A mask of an attention may spare it half of its products: where it is torch's, which frames it
     hides is not known, and it is priced without.
     """
     activation = operation.activation or IDENTITY
-    if operation.kind == CHANNEL_NORM:
+    if operation.kind == RMS_NORM:
         images, channels, positions = operation.sizes
-        return ChannelNorm(channels, positions, operation.dtype, activation, images)
+        return RmsNorm(channels, positions, operation.dtype, activation, images)
     if operation.kind in (GROUP_NORM, GROUP_STATISTICS):
         images, channels, groups, positions = operation.sizes
         return GroupNorm(images, channels, groups, positions, operation.dtype, activation)

@@ -10,13 +10,13 @@ from trnconv.ask.limits import DEFAULT_BUDGET, compile_s
 from trnconv.ask.policy import BF16, policy_of
 from trnconv.ask.question import Question, without_norm
 from trnconv.errors import PlanError, UnsupportedError
+from trnconv.fused_ops.refusal import has_kernels
+from trnconv.fused_ops.rms_norm.ends import is_faster_at_end
 from trnconv.model_plan.operations import OperationPlan, operation_plans
 from trnconv.model_plan.prices import Prices
 from trnconv.model_plan.traces import model_trace
 from trnconv.models import ModelEntry, Size, find
 from trnconv.models.sizes import size_of
-from trnconv.neighbours.channel_norm.ends import is_faster_at_end
-from trnconv.neighbours.refusal import has_kernels
 from trnconv.planner.table import form_of
 from trnconv.planner.tuned_plans import tuned_plan
 from trnconv.runtime.graph import ONE_GRAPH, Ask, GraphBudget, price_graph

@@ -20,8 +20,8 @@ from trnconv.ask.policy import BF16, Policy, policy_of
 from trnconv.ask.question import Question, without_norm
 from trnconv.ask.starts import PLAIN_START
 from trnconv.errors import PlanError, UnsupportedError
+from trnconv.fused_ops.refusal import has_kernels
 from trnconv.models import ModelEntry, Size
-from trnconv.neighbours.refusal import has_kernels
 from trnconv.pytorch import model_builder
 from trnconv.pytorch.lazy.base.stats import PolicedConv
 from trnconv.pytorch.lazy.convolutions.modelled_time import is_normed_faster

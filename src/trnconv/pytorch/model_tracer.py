@@ -12,9 +12,9 @@ import torch
 
 from trnconv.models import ModelEntry, Size
 from trnconv.pytorch.estimate import Clips, MetaRun, run_entry_on_meta, run_on_meta
+from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES, NO_REWRITES, Rewrites
 from trnconv.traces import LeftToTorch, ModelTrace, Moved, Operation, TracedConv
 from trnconv.traces.groups import operations_of
-from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES, NO_REWRITES, Rewrites
 
 _UNFUSED = replace(ALL_REWRITES, fuse_norms=False, fuse_attention=False, coarse_residuals=False)
 

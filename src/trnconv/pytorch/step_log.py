@@ -28,7 +28,7 @@ from trnconv.pytorch.operators.norm_call import (
     worded_norm,
 )
 from trnconv.pytorch.operators.norms import FACTORS_OP, MODULATION_OP, NORM_OP
-from trnconv.traces.operation import CHANNEL_NORM_STEP, GROUP_NORM_STEP
+from trnconv.traces.operation import RMS_NORM_STEP, GROUP_NORM_STEP
 from trnconv.traces.step import (
     ATTENDING,
     CONVOLUTION,
@@ -137,7 +137,7 @@ def _as_norm(step: Step, call: NormCall, *, of_x: bool) -> Step:
     x, *weights = step.operands
     return replace(
         known,
-        name=GROUP_NORM_STEP if call.kind in (GROUPS, FRAME_GROUPS) else CHANNEL_NORM_STEP,
+        name=GROUP_NORM_STEP if call.kind in (GROUPS, FRAME_GROUPS) else RMS_NORM_STEP,
         operands=(replace(x, read_bytes=step.written_bytes), *weights),  # x may have more frames
         shape=(n * t, c, 1, *plane) if call.kind == FRAME_GROUPS else step.shape,
     )

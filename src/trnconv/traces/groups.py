@@ -14,12 +14,12 @@ from math import prod
 
 from trnconv.traces.operation import (
     ATTENTION,
-    CHANNEL_NORM,
-    CHANNEL_NORM_STEP,
     GROUP_NORM,
     GROUP_STATISTICS,
     MODULATION,
     PRODUCT,
+    RMS_NORM,
+    RMS_NORM_STEP,
     Operation,
 )
 from trnconv.traces.step import (
@@ -65,7 +65,7 @@ def operations_of(steps: Sequence[Step]) -> Counter[Operation]:
     """All that is no convolution of ours: every step belongs to exactly one operation."""
     run = _Run(steps)
     placed: list[tuple[int, Operation]] = []
-    for find, role in ((_attention, SOFTMAX), (_channel_norm, REDUCTION)):
+    for find, role in ((_attention, SOFTMAX), (_rms_norm, REDUCTION)):
         for at, step in enumerate(steps):
             if step.role == role and run.free(at):
                 operation = find(run, at)
@@ -77,7 +77,7 @@ def operations_of(steps: Sequence[Step]) -> Counter[Operation]:
     return Counter(operation for _, operation in sorted(placed, key=lambda pair: pair[0]))
 
 
-def _channel_norm(run: _Run, at: int) -> Operation | None:
+def _rms_norm(run: _Run, at: int) -> Operation | None:
     """A reduction and the pointwise steps that make a norm of it; None if no norm comes of it."""
     members = [at]
     source = run.steps[at].operands[0]
@@ -98,7 +98,7 @@ def _channel_norm(run: _Run, at: int) -> Operation | None:
     run.taken.update(members)
     channels = prod(source.shape) // max(run.steps[at].elements, 1)
     positions = prod(source.shape) // channels
-    return _grouped(CHANNEL_NORM, run, members, (1, channels, positions))
+    return _grouped(RMS_NORM, run, members, (1, channels, positions))
 
 
 def _only_for(run: _Run, at: int, memory: int) -> int | None:
@@ -202,8 +202,8 @@ def _norm_alone(step: Step) -> tuple[str, tuple[int, ...]]:
         return MODULATION, step.sizes
     images, channels = step.shape[:2]
     positions = prod(step.shape[2:])
-    if step.name == CHANNEL_NORM_STEP:
-        return CHANNEL_NORM, (images, channels, positions)
+    if step.name == RMS_NORM_STEP:
+        return RMS_NORM, (images, channels, positions)
     if step.name == GROUP_STATISTICS_STEP:
         images, channels, *rest = step.operands[0].shape
         return GROUP_STATISTICS, (images, channels, step.groups, prod(rest))

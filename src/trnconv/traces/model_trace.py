@@ -14,7 +14,7 @@ from trnconv.ask.policy import DEFAULT_POLICY, Policy
 from trnconv.ask.question import Question, Shape
 from trnconv.ask.starts import PLAIN_START, Prologue
 from trnconv.geometry import ConvShape
-from trnconv.traces.operation import CHANNEL_NORM, CHANNEL_NORM_STEP, Operation
+from trnconv.traces.operation import RMS_NORM, RMS_NORM_STEP, Operation
 
 CACHE = "cache"  # frames that a model keeps a copy of
 COPY = "clone"  # torch's operator for any copy
@@ -177,12 +177,12 @@ def norms_of(work: TracedConv) -> tuple[Operation, ...]:
         moved = prod(sizes) * ITEM_BYTES[work.dtype]
         norms.append(
             Operation(
-                CHANNEL_NORM,
+                RMS_NORM,
                 (shape.batch, shape.c_out, count, *plane),
                 work.dtype,
                 moved,
                 moved,
-                (CHANNEL_NORM_STEP,),
+                (RMS_NORM_STEP,),
                 2 * moved,
                 sizes,
                 "" if norm.activation == IDENTITY else norm.activation,

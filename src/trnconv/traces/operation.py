@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-CHANNEL_NORM, GROUP_NORM, ATTENTION, PRODUCT = "channel norm", "group norm", "attention", "product"
+RMS_NORM, GROUP_NORM, ATTENTION, PRODUCT = "rms norm", "group norm", "attention", "product"
 GROUP_STATISTICS, MODULATION = "group statistics", "modulation"
-CHANNEL_NORM_STEP, GROUP_NORM_STEP = "channel_norm", "group_norm"  # steps: kernels of ours
+RMS_NORM_STEP, GROUP_NORM_STEP = "rms_norm", "group_norm"  # steps: kernels of ours
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Operation:
     `kind` is one of the above or the name of the only operator (`silu`, `add`, `cat`). `sizes` say
     more than the shape of the result where a kind needs it:
 
-    - channel norm: images, channels, positions
+    - rms norm: images, channels, positions
     - group norm: images, channels, groups, positions
     - group statistics: the same; a convolution, or a modulation, does the rest
     - modulation: channels, rows, columns, factor, then the low frame of each frame

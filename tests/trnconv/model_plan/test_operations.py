@@ -19,7 +19,7 @@ def clamp(moved=100 * MB, steps=900 * MB):
 
 def norm(positions, groups=0):
     shape, half = (1, 96, positions), 2 * 96 * positions
-    kind = "group norm" if groups else "channel norm"
+    kind = "group norm" if groups else "rms norm"
     sizes = (1, 96, groups, positions) if groups else shape
     return Operation(kind, shape, "bfloat16", half, half, ("mean", "mul"), 5 * half, sizes)
 

@@ -75,13 +75,13 @@ def video(*shape):
 def test_a_norm_is_found_by_what_it_does(norm):
     steps = steps_of(Block(norm), video(1, 32, 3, 6, 6), APART)
     found = operations_of(steps)
-    assert [operation.kind for operation in found] == ["channel norm", "silu"]
-    (channel_norm, _) = found
-    assert channel_norm.sizes == (1, 32, 3 * 6 * 6)
-    assert channel_norm.written_bytes == 2 * 32 * 3 * 6 * 6
+    assert [operation.kind for operation in found] == ["rms norm", "silu"]
+    (rms_norm, _) = found
+    assert rms_norm.sizes == (1, 32, 3 * 6 * 6)
+    assert rms_norm.written_bytes == 2 * 32 * 3 * 6 * 6
     elements = 32 * 3 * 6 * 6
-    assert 2 * elements <= channel_norm.read_bytes <= 2 * elements + 2 * 32
-    assert channel_norm.step_bytes > 3 * channel_norm.moved_bytes  # it is written in float32
+    assert 2 * elements <= rms_norm.read_bytes <= 2 * elements + 2 * 32
+    assert rms_norm.step_bytes > 3 * rms_norm.moved_bytes  # it is written in float32
 
 
 def test_a_group_norm_has_its_groups():
@@ -94,7 +94,7 @@ def test_a_group_norm_has_its_groups():
 @pytest.mark.parametrize("norm", [WanNorm(32), MeanSquareNorm()], ids=["length", "mean_square"])
 def test_a_norm_of_ours_has_its_activation(norm):
     (found,) = operations_of(steps_of(Block(norm), video(1, 32, 3, 6, 6)))
-    assert (found.kind, found.activation) == ("channel norm", "silu")
+    assert (found.kind, found.activation) == ("rms norm", "silu")
     assert found.sizes == (1, 32, 3 * 6 * 6)
     elements = 32 * 3 * 6 * 6
     assert found.written_bytes == 2 * elements

@@ -50,9 +50,9 @@ def only(steps):
     return operation
 
 
-def test_a_channel_norm_is_one_operation():
+def test_a_rms_norm_is_one_operation():
     found = only(rms_norm())
-    assert (found.kind, found.sizes) == ("channel norm", (1, 96, 4 * 8 * 8))
+    assert (found.kind, found.sizes) == ("rms norm", (1, 96, 4 * 8 * 8))
     assert found.steps == ("linalg_vector_norm", "clamp_min", "div", "mul")
     assert found.read_bytes == 2 * ELEMENTS + 2 * 96  # x once, and gamma
     assert found.written_bytes == 2 * ELEMENTS
@@ -79,7 +79,7 @@ def test_an_activation_and_a_residual_stay_apart():
     silu = step("silu", POINTWISE, [13], 14)
     residual = step("add", POINTWISE, [13, 99], 15)
     kinds = [operation.kind for operation in operations_of([*rms_norm(), silu, residual])]
-    assert kinds == ["channel norm", "silu", "add"]
+    assert kinds == ["rms norm", "silu", "add"]
 
 
 def test_a_reduction_that_no_norm_comes_of_is_by_itself():

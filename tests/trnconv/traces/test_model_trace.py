@@ -68,7 +68,7 @@ def test_without_some_ends_their_norms_are_operations():
     assert {work.module for work in kept} == {"post_quant", "decoder.conv2", "decoder.time_conv"}
     bare = [work for work, _ in some.works if work.module == "decoder.conv1"]
     assert {work.end for work in bare} == {Epilogue(residual=BEFORE)}
-    norms = {(op.shape[2], calls) for op, calls in some.operations if op.kind == "channel norm"}
+    norms = {(op.shape[2], calls) for op, calls in some.operations if op.kind == "rms norm"}
     # Chunks of one, two and four frames, each with its first frame apart.
     assert norms == {(0, 1), (1, 1 + 2 + 19), (3, 19)}
     assert (COPY, 2) in some.operations

@@ -9,7 +9,7 @@ import torch
 from nkisim.machine import Machine, find_machine
 from trnconv.ask.cores import cores_of
 from trnconv.errors import UnsupportedError
-from trnconv.neighbours.launch import NeighbourLaunch
+from trnconv.fused_ops.launch import FusedOpLaunch
 from trnconv.pytorch.backends.adapters import Adapter, require_adapter
 from trnconv.pytorch.backends.arrays import Array, to_array, to_tensor
 from trnconv.pytorch.backends.choice import (
@@ -31,12 +31,12 @@ class SimulatedPlace:
     machine: Machine
     cores: int  # of a launch
 
-    def launch(self, launch: NeighbourLaunch, tensors: tuple[Tensor, ...]) -> Tensor:
+    def launch(self, launch: FusedOpLaunch, tensors: tuple[Tensor, ...]) -> Tensor:
         """One kernel, with the constants that its launch has."""
         return to_tensor(launch.run(*map(to_array, tensors)).outputs)
 
     def call_all(
-        self, launch: NeighbourLaunch, tensors: tuple[Tensor, ...], outputs: int
+        self, launch: FusedOpLaunch, tensors: tuple[Tensor, ...], outputs: int
     ) -> tuple[Tensor, ...]:
         """The kernel with all its tensors, constants included; there are so many outputs."""
         bare = replace(launch, arguments=launch.arguments[-1:])
@@ -60,7 +60,7 @@ class DevicePlace:
         """Of a launch."""
         return self.adapter.cores
 
-    def launch(self, launch: NeighbourLaunch, tensors: tuple[Tensor, ...]) -> Tensor:
+    def launch(self, launch: FusedOpLaunch, tensors: tuple[Tensor, ...]) -> Tensor:
         """One kernel; its constants are the same for every call, and stay on the device."""
         device = tensors[0].device
         packed = launch.arguments[:-1]
@@ -68,14 +68,14 @@ class DevicePlace:
         constants = kept_tables(use, lambda: tuple(to_tensor(array).to(device) for array in packed))
         return self.call(launch, (*tensors, *constants))
 
-    def call(self, launch: NeighbourLaunch, tensors: tuple[Tensor, ...]) -> Tensor:
+    def call(self, launch: FusedOpLaunch, tensors: tuple[Tensor, ...]) -> Tensor:
         """The kernel with all its tensors, constants included."""
         done = self.adapter.call(launch.kernel, tensors, launch.arguments[-1], 1)
         result: Tensor = done[0] if isinstance(done, tuple) else done
         return result
 
     def call_all(
-        self, launch: NeighbourLaunch, tensors: tuple[Tensor, ...], outputs: int
+        self, launch: FusedOpLaunch, tensors: tuple[Tensor, ...], outputs: int
     ) -> tuple[Tensor, ...]:
         """The same of a kernel that has so many outputs."""
         if outputs == 1:

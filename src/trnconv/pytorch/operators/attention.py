@@ -1,4 +1,4 @@
-"""Attention as an op of torch.library, on the kernel of `trnconv.neighbours.attention`.
+"""Attention as an op of torch.library, on the kernel of `trnconv.fused_ops.attention`.
 
     o = attended(q, k, v)    softmax(scale * q k^T) v for q, k, v [N, tokens, head], one kernel
 
@@ -12,7 +12,7 @@ from typing import Final
 
 import torch
 
-from trnconv.neighbours.attention.problem import Attention, launch_of
+from trnconv.fused_ops.attention.problem import Attention, launch_of
 from trnconv.pytorch.backends.arrays import dtype_name
 from trnconv.pytorch.backends.kernel_place import kernel_place, runs_kernels
 

@@ -8,9 +8,9 @@ from math import prod, sqrt
 import numpy as np
 
 from trnconv.ask.ends import IDENTITY
-from trnconv.neighbours.channel_norm.problem import MEAN, NORM, ChannelNorm
-from trnconv.neighbours.group_norm.problem import GroupNorm
-from trnconv.neighbours.modulation.problem import Modulation
+from trnconv.fused_ops.group_norm.problem import GroupNorm
+from trnconv.fused_ops.modulation.problem import Modulation
+from trnconv.fused_ops.rms_norm.problem import MEAN, NORM, RmsNorm
 from trnconv.pytorch.backends.arrays import Array
 
 GROUPS = "groups"  # statistics of groups of channels, over all positions of an image
@@ -35,9 +35,7 @@ class NormCall:
         """Of the result, for x of a shape."""
         return (*x[:2], self.frames or x[2], *x[3:])
 
-    def problem(
-        self, shape: tuple[int, ...], dtype: str, *, has_beta: bool
-    ) -> ChannelNorm | GroupNorm:
+    def problem(self, shape: tuple[int, ...], dtype: str, *, has_beta: bool) -> RmsNorm | GroupNorm:
         """What a kernel is asked for x of a shape."""
         n, c, t, h, w = self.shape(shape)
         if self.kind in (GROUPS, FRAME_GROUPS):
@@ -45,7 +43,7 @@ class NormCall:
             positions = t * h * w // frames
             own = (self.activation, self.eps, frames)
             return GroupNorm(n, c, self.groups, positions, dtype, *own)
-        return ChannelNorm(
+        return RmsNorm(
             c,
             t * h * w,
             dtype,

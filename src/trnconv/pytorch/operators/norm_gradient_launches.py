@@ -16,15 +16,15 @@ from math import sqrt
 import torch
 
 from nkisim.machine import Machine
-from trnconv.neighbours.channel_norm.problem import ChannelNorm, is_wide
-from trnconv.neighbours.channel_norm_gradient.problem import ChannelNormGradient, launch_of
-from trnconv.neighbours.group_norm.problem import GroupNorm, statistics_launch
-from trnconv.neighbours.group_norm_gradient.problem import (
+from trnconv.fused_ops.group_norm.problem import GroupNorm, statistics_launch
+from trnconv.fused_ops.group_norm_gradient.problem import (
     GroupNormGradient,
     input_launch,
     sums_launch,
 )
-from trnconv.neighbours.sweep import channel_tiles
+from trnconv.fused_ops.rms_norm.problem import RmsNorm
+from trnconv.fused_ops.rms_norm_gradient.problem import RmsNormGradient, launch_of
+from trnconv.fused_ops.sweep import channel_tiles
 from trnconv.pytorch.backends.arrays import dtype_name
 from trnconv.pytorch.backends.kernel_place import DevicePlace, SimulatedPlace
 from trnconv.pytorch.operators.norm_call import GROUPS, LENGTH, NormCall, flat
@@ -45,8 +45,8 @@ def gradient_by_kernels(
     x, dy = tensors
     problem = call.problem(tuple(x.shape), dtype_name(x), has_beta=weights[1] is not None)
     where = (place.machine, place.cores)
-    if isinstance(problem, ChannelNorm):
-        gradient = ChannelNormGradient(problem)
+    if isinstance(problem, RmsNorm):
+        gradient = RmsNormGradient(problem)
         return (
             None if gradient.refuses(*where) else _channels(gradient, call, tensors, weights, place)
         )
@@ -68,7 +68,7 @@ def _scale(x: Tensor, gamma: Tensor | None, factor: float) -> Tensor:
 
 
 def _channels(
-    gradient: ChannelNormGradient,
+    gradient: RmsNormGradient,
     call: NormCall,
     tensors: tuple[Tensor, Tensor],
     weights: Weights,
@@ -81,7 +81,7 @@ def _channels(
     shift = torch.zeros_like(scale) if beta is None else beta.reshape(-1).float()
     constants = _in_tiles(torch.stack([scale, shift], 1), place.machine)
     scales = constants[:, 0::2].repeat_interleave(place.machine.partitions, dim=1)
-    packed = (constants, scales if is_wide(gradient.norm) else scales.bfloat16())
+    packed = (constants, scales if gradient.norm.is_wide else scales.bfloat16())
     launch = launch_of(gradient, (), place.machine, place.cores)
     dx, parts = place.call_all(launch, (_rows(x), _rows(dy), *packed), 2)
     sums = parts.sum(0)

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from trnconv.ask.ends import NormEnd
-from trnconv.neighbours.channel_norm import problem as channel_norm
-from trnconv.neighbours.channel_norm.problem import under_root
+from trnconv.fused_ops.rms_norm import problem as rms_norm
+from trnconv.fused_ops.rms_norm.problem import under_root
 from trnconv.pytorch.backends.arrays import Array, to_array, to_tensor
 from trnconv.pytorch.backends.choice import on_neuron
 from trnconv.pytorch.backends.conv_call import ConvSpec, worded, words_of
@@ -125,7 +125,7 @@ class _ScalesPacking:
     def pack(self) -> tuple[Images, None]:
         """Made on the host."""
         gamma, beta = (*map(_on_host, self.norms), None, None)[:2]
-        scales = channel_norm.scales_of(*self.call.factors(self.channels, gamma, beta))
+        scales = rms_norm.scale_shift_of(*self.call.factors(self.channels, gamma, beta))
         return (to_tensor(scales).to(self.device),), None
 
     def rebias(self, images: Images, kept: Any) -> Images | None:

@@ -1,4 +1,4 @@
-"""Norms as ops of torch.library, on the kernels of `trnconv.neighbours`.
+"""Norms as ops of torch.library, on the kernels of `trnconv.fused_ops`.
 
     y = normed(x, gamma, beta, call)          [N, C, T, H, W] -> the same, one or two launches
     f = group_factors(x, gamma, beta, call)   what a convolution's start takes instead
@@ -17,13 +17,13 @@ import torch
 
 from nkisim.machine import Machine
 from trnconv.ask.starts import FACTORS
-from trnconv.neighbours.channel_norm import problem as channel_norm
-from trnconv.neighbours.channel_norm.problem import ChannelNorm
-from trnconv.neighbours.group_norm import problem as group_norm
-from trnconv.neighbours.group_norm.problem import GroupNorm
-from trnconv.neighbours.launch import NeighbourLaunch
-from trnconv.neighbours.modulation import problem as modulation
-from trnconv.neighbours.modulation.problem import Modulation
+from trnconv.fused_ops.group_norm import problem as group_norm
+from trnconv.fused_ops.group_norm.problem import GroupNorm
+from trnconv.fused_ops.launch import FusedOpLaunch
+from trnconv.fused_ops.modulation import problem as modulation
+from trnconv.fused_ops.modulation.problem import Modulation
+from trnconv.fused_ops.rms_norm import problem as rms_norm
+from trnconv.fused_ops.rms_norm.problem import RmsNorm
 from trnconv.pytorch.backends.arrays import Array, dtype_name, to_array, to_tensor
 from trnconv.pytorch.backends.choice import HasDevice
 from trnconv.pytorch.backends.kernel_place import (
@@ -158,11 +158,11 @@ def factors_refusal(x: _Sized, call: NormCall, backend: str, *, has_beta: bool) 
     return next(filter(None, (_refusal(x, part, backend) for part in problem.in_launches())), "")
 
 
-def _problem(x: _Sized, call: NormCall, *, has_beta: bool) -> ChannelNorm | GroupNorm:
+def _problem(x: _Sized, call: NormCall, *, has_beta: bool) -> RmsNorm | GroupNorm:
     return call.problem(x.sizes, dtype_name(x), has_beta=has_beta)
 
 
-def _refusal(x: _Sized, problem: ChannelNorm | GroupNorm | Modulation, backend: str) -> str:
+def _refusal(x: _Sized, problem: RmsNorm | GroupNorm | Modulation, backend: str) -> str:
     if not runs_kernels(x, backend):
         return "the torch backend has the model's own operators"
     place = _place(x, backend)
@@ -194,7 +194,7 @@ class _NormPacking:
     """What a kernel is called with besides x."""
 
     call: NormCall
-    problem: ChannelNorm | GroupNorm
+    problem: RmsNorm | GroupNorm
     gamma: Tensor | None
     beta: Tensor | None
     place: SimulatedPlace | DevicePlace
@@ -215,7 +215,7 @@ class _NormPacking:
         between = () if statistics is None else (self.place.launch(statistics, (x,)),)
         return self.place.launch(main, between if self.factors else (x, *between))
 
-    def launches(self, *, constants: bool = True) -> tuple[NeighbourLaunch | None, NeighbourLaunch]:
+    def launches(self, *, constants: bool = True) -> tuple[FusedOpLaunch | None, FusedOpLaunch]:
         """Statistics, if they are a launch of their own, and the norm; without constants, zeros."""
         machine, cores = self.place.machine, self.place.cores
         gamma, beta = self.call.factors(
@@ -225,12 +225,12 @@ class _NormPacking:
         )
         if isinstance(self.problem, GroupNorm):
             assert beta is not None
-            second = group_norm.factors_launch if self.factors else group_norm.apply_launch
+            second = group_norm.scale_shift_launch if self.factors else group_norm.apply_launch
             return (
                 group_norm.statistics_launch(self.problem, machine, cores),
                 second(self.problem, gamma, beta, machine, cores),
             )
-        return None, channel_norm.launch_of(self.problem, gamma, beta, machine, cores)
+        return None, rms_norm.launch_of(self.problem, gamma, beta, machine, cores)
 
     def pack(self) -> tuple[Images, None]:
         """Constants on the device, packed on the host."""

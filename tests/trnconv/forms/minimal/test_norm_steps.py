@@ -11,8 +11,8 @@ import pytest
 
 from conv_arrays import numpy_dtype
 from fast_cases import EVERY_CASE, case_of
+from fused_op_bounds import EVERY_RULE, SINGLE, SLOPE, UNIT, rounded, silu, worst
 from minimal_plans import pieces_of
-from neighbour_bounds import EVERY_RULE, SINGLE, SLOPE, UNIT, rounded, silu, worst
 from nkisim import Kernel, Spec
 from nkisim import run as simulated
 from nkisim.machine import TRN2
@@ -62,7 +62,7 @@ def integers(shape, seed=0):
 
 
 def exact_and_bound(y, scales, norm):
-    """The definition of z, and how far the kernel may be: see test_channel_norm.py."""
+    """The definition of z, and how far the kernel may be: see test_rms_norm.py."""
     y = y.astype(np.float64)
     sums = np.square(y).sum(axis=1, keepdims=True) + norm.under_root
     scale, shift = (scales[:, n].astype(np.float64)[None, :, None, None, None] for n in range(2))

@@ -8,8 +8,8 @@ import pytest
 from conv_arrays import normal_arrays, numpy_dtype
 from fast_bounds import HALF, fast_bound
 from fast_cases import EVERY_CASE, case_of
+from fused_op_bounds import silu
 from minimal_plans import minimal_plans, pieces_of, run_plan, scaled_integers
-from neighbour_bounds import silu
 from nkisim.machine import TRN2, find_machine
 from repetition import few
 from tolerance import assert_within, output_rounding
@@ -22,8 +22,8 @@ from trnconv.forms.minimal.error import RangeError
 from trnconv.forms.minimal.form import FAMILIES, MINIMAL
 from trnconv.forms.minimal.rules import broken_rules
 from trnconv.forms.search import search
+from trnconv.fused_ops.group_norm.problem import GroupNorm, scale_shift_launch, statistics_launch
 from trnconv.geometry import conv_shape
-from trnconv.neighbours.group_norm.problem import GroupNorm, factors_launch, statistics_launch
 from trnconv.planner.best import choose
 from trnconv.planner.shares import shared_plans
 from trnconv.reference import forward
@@ -235,7 +235,7 @@ def test_a_group_norm_is_statistics_factors_and_a_start():
     w = (rng.standard_normal((96, 96, 3, 3, 3)) / 50).astype(BF16)
     flat = x.reshape(1, 96, -1)
     statistics = np.asarray(statistics_launch(norm, TRN2, 1).run(flat).outputs)
-    factors = np.asarray(factors_launch(norm, gamma, beta, TRN2).run(statistics).outputs)
+    factors = np.asarray(scale_shift_launch(norm, gamma, beta, TRN2).run(statistics).outputs)
     y = np.asarray(run_plan(plan, [x], w, factors=factors).outputs)
     grouped = x.astype(np.float64).reshape(1, 32, -1)
     mean, spread = grouped.mean(2, keepdims=True), grouped.var(2, keepdims=True)
@@ -253,4 +253,4 @@ def test_a_start_is_cheaper_than_another_launch():
     norm = GroupNorm(1, 128, 32, 5 * 180 * 320)
     question = Question(shape, TRN2)
     plain, scaled = (price(replace(question, start=start)).ns for start in (Prologue(), SILU))
-    assert scaled + norm.factors_price(TRN2, 2).ns < plain + norm.apply_price(TRN2, 2).ns
+    assert scaled + norm.scale_shift_price(TRN2, 2).ns < plain + norm.apply_price(TRN2, 2).ns

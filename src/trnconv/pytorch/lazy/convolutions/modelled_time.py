@@ -11,8 +11,8 @@ from trnconv.ask.ends import ITEM_BYTES
 from trnconv.ask.policy import ALWAYS_DIRECT
 from trnconv.ask.question import Question
 from trnconv.errors import TrnconvError
+from trnconv.fused_ops.rms_norm.ends import is_faster_at_end
 from trnconv.geometry import ConvShape
-from trnconv.neighbours.channel_norm.ends import is_faster_at_end
 from trnconv.runtime.pricing import price
 
 _COMPARED = 4096  # questions or shapes of a process

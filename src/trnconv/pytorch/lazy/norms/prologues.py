@@ -13,8 +13,8 @@ from trnconv.ask.ends import BEFORE, IDENTITY, end_of
 from trnconv.ask.policy import Policy
 from trnconv.ask.question import Question
 from trnconv.ask.starts import start_of
+from trnconv.fused_ops.group_norm.problem import GroupNorm
 from trnconv.geometry import ConvShape
-from trnconv.neighbours.group_norm.problem import GroupNorm
 from trnconv.pytorch.backends.arrays import dtype_name
 from trnconv.pytorch.lazy.convolutions.deferred_conv import dense
 from trnconv.pytorch.lazy.convolutions.modelled_time import is_planned, priced
@@ -82,7 +82,7 @@ def prologue_wins(
     scaled = replace(bare, start=start_of(norm.activation))
     added = replace(scaled, end=end_of(IDENTITY, BEFORE, ""))
     parts = norm.in_launches()
-    reduced = sum(part.factors_price(machine, cores).ns for part in parts)
+    reduced = sum(part.scale_shift_price(machine, cores).ns for part in parts)
     applied = sum(part.apply_price(machine, cores).ns for part in parts)
     wins = priced(scaled, cores) + reduced < priced(bare, cores) + applied
     return wins and is_planned(added, cores)

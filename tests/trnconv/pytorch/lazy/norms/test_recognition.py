@@ -20,7 +20,7 @@ from torch.nn import functional
 from trnconv.ask.policy import FAST, Policy
 from trnconv.ask.question import Question
 from trnconv.ask.starts import start_of
-from trnconv.neighbours.group_norm import problem as group_norm
+from trnconv.fused_ops.group_norm import problem as group_norm
 from trnconv.pytorch import backend, patch_
 from trnconv.pytorch.lazy.convolutions import deferred_conv
 from trnconv.pytorch.lazy.fusion import convolution
