@@ -23,7 +23,7 @@ LONG = 90  # lines of a module that needs a test of its own, or an entry below
 # Suites, and the modules they are of besides the one that they are named after: of the same folder,
 # or with their packages. A suite that is named after none has to be here.
 SPANS = {
-    "trnconv/forms/minimal/test_norm_steps.py": "norm_run trnconv.ask.ends",
+    "trnconv/forms/minimal/test_norm_steps.py": "late_norm trnconv.ask.ends",
     "trnconv/pytorch/lazy/norms/test_epilogues.py": """pending_norm
         trnconv.pytorch.lazy.base.deferred_result
         trnconv.pytorch.operators.normed_convolution""",
@@ -108,8 +108,8 @@ SPANS = {
         tiles trnconv.runtime.filter_gradient""",
     "trnconv/forms/filter_gradient/test_sheets.py": "sheet_blocks sheet_cost sheet_tiles",
     "trnconv/forms/minimal/test_candidates.py": "block_cost blocks cost sbuf",
-    "trnconv/forms/minimal/test_kernel.py": """chain chains channels core goal in_parts lower
-        pack plan prepare_steps recipe transforms""",
+    "trnconv/forms/minimal/test_kernel.py": """body chain chains channels core executors goal
+        in_parts lower order pack plan prepare_steps recipe transforms""",
     "trnconv/forms/minimal/test_pipeline.py": "input_run pace score step_costs tempo",
     "trnconv/forms/test_strict.py": "kernel_parts program recipe_parts",
     "trnconv/forms/test_written_twice.py": "program",

@@ -1,11 +1,13 @@
-"""A chain: one rectangle of tiles, its banks of PSUM, and instructions on them."""
+"""A chain of the kernel: one rectangle of tiles, its banks of PSUM, and instructions on them."""
 
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
+from trnconv.forms.kernel_parts import OPERATORS
 from trnconv.forms.minimal.core import MinimalBlock, MinimalCore
 from trnconv.forms.minimal.recipe import ChannelTile, MatrixProduct, Unit
-from trnconv.forms.minimal.stages import FIRST
+from trnconv.forms.minimal.stages import FIRST, HELD
+from trnconv.forms.minimal.stores import in_output, stored
 from trnconv.forms.recipe_parts import Rectangle
 
 # columns in the image of constants, from an output tile's first one on
@@ -13,7 +15,7 @@ BIAS, ONE, MINUS, TWICE, HALF, FOUR, PLAIN = 0, 1, 2, 3, 4, 5, 6
 
 
 class Chain(nl.NKIObject):
-    """One rectangle of tiles of an output tile: its banks, and where its outputs go."""
+    """One rectangle of tiles of an output tile, as `executors.ChainExecutor` has it."""
 
     def __init__(
         self,
@@ -36,7 +38,13 @@ class Chain(nl.NKIObject):
         # A block may end before the last of the columns that share a matmul.
         left = block.kind.columns - rectangle.column * tile.stack
         self.phases = min(tile.stack, left)
-        self.stage = unit.number % core.recipe.stages
+        self.stages = core.recipe.stages
+        self.stage = unit.number % self.stages
+        self.outputs = core.recipe.outputs
+        self.midgroup = core.recipe.midgroup
+        self.end = core.recipe.end
+        self.gpsimd_outputs = core.recipe.gpsimd_outputs
+        self.wanted = block.kind.units[unit.number].outputs
         self.banks: list[nl.NkiTensor] = []  # in hand
         self.kept: list[nl.NkiTensor] = []  # what the second part of a chain needs of the first
 
@@ -170,3 +178,98 @@ class Chain(nl.NKIObject):
             op1=nl.add,
             operand1=other,
         )
+
+    def held(self, which: int, output: int) -> nl.NkiTensor:
+        """What stages hold of one output: a float32 tile of the rectangle's shape."""
+        tile = self.core.held[HELD * self.tile.number + which]
+        elems = self.rows * self.columns
+        return self.shaped(tile[:, output * elems : (output + 1) * elems])
+
+    def between(self) -> nl.NkiTensor:
+        """The bank that sums of stages go through."""
+        return self.shaped(self.core.banks.between())
+
+    def combine(
+        self,
+        dst: nl.NkiTensor,
+        first: nl.NkiTensor,
+        total: nl.NkiTensor,
+        adds: bool,  # noqa: FBT001
+    ) -> None:
+        """dst = first + total or first - total, by the Vector engine."""
+        operator = nl.add if adds else nl.subtract
+        nisa.tensor_tensor(dst=dst, data1=first, data2=total, op=operator)
+
+    def view(self, buffer: nl.NkiTensor, output: int, phase: int) -> nl.NkiTensor:
+        """One output of every tile, in one column phase: [channels, rows, columns]."""
+        recipe, kind = self.core.recipe, self.block.kind
+        tile, rectangle = self.tile, self.rectangle
+        m, columns = recipe.outputs, kind.columns
+        flat = buffer[0 : tile.channels]
+        if recipe.by_rows:
+            rows = recipe.unit_frames * kind.frame_rows
+            shaped = flat[:, 0 : rows * m * columns].reshape((tile.channels, rows, m, columns))
+            lines = shaped[:, rectangle.row : rectangle.row_end, output, :]
+        else:
+            rows = kind.units[self.unit.number].rows
+            shaped = flat[:, 0 : m * rows * columns].reshape((tile.channels, m, rows, columns))
+            lines = shaped[:, output, rectangle.row : rectangle.row_end, :]
+        first = rectangle.column * tile.stack + phase
+        end = min(rectangle.column_end * tile.stack, columns)
+        return lines[:, :, first : end : tile.stack]
+
+    def part(self, tile: nl.NkiTensor, phase: int) -> nl.NkiTensor:
+        """What of a bank or a copy is of one column phase: [channels, rows, columns]."""
+        first = phase * self.tile.pitch
+        columns = min(self.rectangle.column_end * self.tile.stack, self.block.kind.columns)
+        left = columns - self.rectangle.column * self.tile.stack - phase
+        count = (left + self.tile.stack - 1) // self.tile.stack
+        return tile[first : first + self.tile.channels, :, 0:count]
+
+    def write(
+        self,
+        out: nl.NkiTensor,
+        output: int,
+        phase: int,
+        bank: nl.NkiTensor,
+        scale: int,
+        other: nl.NkiTensor,
+    ) -> None:
+        """out = scale * bank + other, by the Vector engine, in one column phase."""
+        first = phase * self.tile.pitch
+        nisa.scalar_tensor_tensor(
+            dst=self.view(out, output, phase),
+            data=self.part(bank, phase),
+            op0=nl.multiply,
+            operand0=self.constant(scale)[first : first + self.tile.channels],
+            op1=nl.add,
+            operand1=self.part(other, phase),
+        )
+
+    def add_on_gpsimd(
+        self, dst: nl.NkiTensor, other: nl.NkiTensor, residual: nl.NkiTensor, output: int
+    ) -> None:
+        """dst = other + residual, by the GpSimd engine, phase by phase."""
+        for phase in range(self.phases):
+            nisa.tensor_tensor(
+                dst=self.part(dst, phase),
+                data1=self.part(other, phase),
+                data2=self.view(residual, output, phase),
+                op=nl.add,
+                engine=nisa.engine.gpsimd,
+            )
+
+    def activate(self, dst: nl.NkiTensor, value: nl.NkiTensor) -> None:
+        """dst = activation(value), by the Scalar engine."""
+        nisa.activation(dst=dst, op=OPERATORS[self.end.activation], data=value)
+
+    def add_buffer(self, dst: nl.NkiTensor, value: nl.NkiTensor, residual: nl.NkiTensor) -> None:
+        """dst = value + residual, by the Vector engine."""
+        nisa.tensor_tensor(dst=dst, data1=value, data2=residual, op=nl.add)
+
+    def store(self, out: nl.NkiTensor) -> None:
+        """An output buffer to y, if that is stored."""
+        core, block, unit, tile = self.core, self.block, self.unit, self.tile
+        if core.y != None:
+            rows = stored(core, block, unit, tile, out)
+            nisa.dma_copy(dst=in_output(core, core.y, block, unit, tile), src=rows)

@@ -17,121 +17,117 @@ Three banks; t replaces the second one's contents. All of it is float32 until y 
 
 from __future__ import annotations
 
-from trnconv.forms.minimal.chain import FOUR, HALF, MINUS, ONE, PLAIN, TWICE, Chain
+from trnconv.forms.minimal.chain import FOUR, HALF, MINUS, ONE, PLAIN, TWICE
+from trnconv.forms.minimal.executors import ChainExecutor
 from trnconv.forms.minimal.filler import Filler
 from trnconv.forms.minimal.goal import Goal
 
 
-def begin_chain(one: Chain, goal: Goal, filler: Filler) -> None:
+def begin_chain(chain: ChainExecutor, goal: Goal, filler: Filler) -> None:
     """The first part of a chain: all of F(2,3), four products of F(4,3)."""
-    recipe = one.core.recipe
-    wanted = one.block.kind.units[one.unit.number].outputs
-    if recipe.outputs > 2:
-        middle_outputs(one, goal, wanted, filler)
-    elif recipe.midgroup:
-        two_outputs(one, goal, wanted, filler)
+    if chain.outputs > 2:
+        middle_outputs(chain, goal, filler)
+    elif chain.midgroup:
+        two_outputs(chain, goal, filler)
     else:
-        two_outputs_of_whole_sums(one, goal, wanted, filler)
+        two_outputs_of_whole_sums(chain, goal, filler)
 
 
-def end_chain(one: Chain, goal: Goal, filler: Filler) -> None:
+def end_chain(chain: ChainExecutor, goal: Goal, filler: Filler) -> None:
     """The rest of a chain. It comes after the beginning of the next one, which hides its waits."""
-    if one.core.recipe.outputs > 2:
-        wanted = one.block.kind.units[one.unit.number].outputs
-        outer_outputs(one, goal, wanted, filler)
+    if chain.outputs > 2:
+        outer_outputs(chain, goal, filler)
 
 
-def two_outputs(one: Chain, goal: Goal, wanted: tuple[int, ...], filler: Filler) -> None:
+def two_outputs(chain: ChainExecutor, goal: Goal, filler: Filler) -> None:
     """F(2,3) in two banks that are read while they grow."""
-    left, right = one.bank(), one.bank()
-    p1, p2 = one.tile_copy(), one.tile_copy()
-    one.multiply(left, 1, begins=True)
-    if 1 in wanted:
-        one.copy(p1, left, ONE, bias=True)
-    one.multiply(right, 2, begins=True)
-    if 1 in wanted:
+    left, right = chain.bank(), chain.bank()
+    p1, p2 = chain.tile_copy(), chain.tile_copy()
+    chain.multiply(left, 1, begins=True)
+    if 1 in chain.wanted:
+        chain.copy(p1, left, ONE, bias=True)
+    chain.multiply(right, 2, begins=True)
+    if 1 in chain.wanted:
         goal.add_residual(1, p1, p1)
-    if 0 in wanted:
-        one.copy(p2, right, ONE, bias=True)
+    if 0 in chain.wanted:
+        chain.copy(p2, right, ONE, bias=True)
         goal.add_residual(0, p2, p2)
-        one.multiply(left, 0, begins=False)
+        chain.multiply(left, 0, begins=False)
         goal.end(0, left, ONE, p2, p2)
     filler.pause()
-    if 1 in wanted:
-        one.multiply(right, 3, begins=False)
+    if 1 in chain.wanted:
+        chain.multiply(right, 3, begins=False)
         goal.end(1, right, MINUS, p1, p1)
-    one.give_back()
+    chain.give_back()
     filler.pause()
 
 
-def two_outputs_of_whole_sums(
-    one: Chain, goal: Goal, wanted: tuple[int, ...], filler: Filler
-) -> None:
+def two_outputs_of_whole_sums(chain: ChainExecutor, goal: Goal, filler: Filler) -> None:
     """F(2,3) in four banks, each read when it is complete."""
-    first, second, third, fourth = one.bank(), one.bank(), one.bank(), one.bank()
-    p1, both, between = one.tile_copy(), one.tile_copy(), one.tile_copy()
-    one.multiply(first, 1, begins=True)
-    one.copy(p1, first, ONE, bias=True)
-    one.multiply(second, 2, begins=True)
-    if 0 in wanted:
-        one.add(both, second, ONE, p1)
+    first, second, third, fourth = chain.bank(), chain.bank(), chain.bank(), chain.bank()
+    p1, both, between = chain.tile_copy(), chain.tile_copy(), chain.tile_copy()
+    chain.multiply(first, 1, begins=True)
+    chain.copy(p1, first, ONE, bias=True)
+    chain.multiply(second, 2, begins=True)
+    if 0 in chain.wanted:
+        chain.add(both, second, ONE, p1)
         goal.add_residual(0, both, both)
-        one.multiply(third, 0, begins=True)
+        chain.multiply(third, 0, begins=True)
         goal.end(0, third, ONE, both, both)
     filler.pause()
-    if 1 in wanted:
-        one.add(between, second, MINUS, p1)
+    if 1 in chain.wanted:
+        chain.add(between, second, MINUS, p1)
         goal.add_residual(1, between, between)
-        one.multiply(fourth, 3, begins=True)
+        chain.multiply(fourth, 3, begins=True)
         goal.end(1, fourth, MINUS, between, between)
-    one.give_back()
+    chain.give_back()
     filler.pause()
 
 
-def middle_outputs(one: Chain, goal: Goal, wanted: tuple[int, ...], filler: Filler) -> None:
+def middle_outputs(chain: ChainExecutor, goal: Goal, filler: Filler) -> None:
     """F(4,3) up to y1 and y2: two banks that are read while they grow."""
-    a, b = one.bank(), one.bank()
-    q, p3, twice = one.tile_copy(), one.tile_copy(), one.tile_copy()
-    half = one.tile_copy()
-    one.multiply(b, 3, begins=True)
-    one.copy(p3, b, TWICE, bias=False)
-    one.multiply(a, 1, begins=True)
-    one.copy(q, a, TWICE, bias=True)
-    one.multiply(b, 4, begins=False)
-    one.copy(twice, b, TWICE, bias=True)
-    one.copy(half, b, HALF, bias=True)
-    if 2 in wanted:
+    a, b = chain.bank(), chain.bank()
+    q, p3, twice = chain.tile_copy(), chain.tile_copy(), chain.tile_copy()
+    half = chain.tile_copy()
+    chain.multiply(b, 3, begins=True)
+    chain.copy(p3, b, TWICE, bias=False)
+    chain.multiply(a, 1, begins=True)
+    chain.copy(q, a, TWICE, bias=True)
+    chain.multiply(b, 4, begins=False)
+    chain.copy(twice, b, TWICE, bias=True)
+    chain.copy(half, b, HALF, bias=True)
+    if 2 in chain.wanted:
         goal.add_residual(2, twice, twice)
-    if 0 in wanted:
+    if 0 in chain.wanted:
         goal.add_residual(0, half, half)
     filler.pause()
-    one.add(b, b, MINUS, p3)
-    one.multiply(a, 2, begins=False)
-    one.add(q, a, MINUS, q)
-    if 2 in wanted:
+    chain.add(b, b, MINUS, p3)
+    chain.multiply(a, 2, begins=False)
+    chain.add(q, a, MINUS, q)
+    if 2 in chain.wanted:
         goal.end(2, a, ONE, twice, twice)
     other = q
-    if 1 in wanted:
+    if 1 in chain.wanted:
         other = goal.add_residual(1, p3, q)
-    if 3 in wanted:
+    if 3 in chain.wanted:
         goal.add_residual(3, q, q)
     filler.pause()
-    if 1 in wanted:
+    if 1 in chain.wanted:
         goal.end(1, b, PLAIN, other, p3)
-    one.kept = [a, b, q, half]
+    chain.kept = [a, b, q, half]
 
 
-def outer_outputs(one: Chain, goal: Goal, wanted: tuple[int, ...], filler: Filler) -> None:
+def outer_outputs(chain: ChainExecutor, goal: Goal, filler: Filler) -> None:
     """y3 and y0 of F(4,3): a bank of its own, and one that goes on."""
-    a, b, q, half = one.kept
-    c, g = one.bank(), one.tile_copy()
-    if 3 in wanted:
-        one.multiply(c, 5, begins=True)
-        one.add(g, c, ONE, q)
+    a, b, q, half = chain.kept
+    c, g = chain.bank(), chain.tile_copy()
+    if 3 in chain.wanted:
+        chain.multiply(c, 5, begins=True)
+        chain.add(g, c, ONE, q)
         goal.end(3, b, FOUR, g, g)
     filler.pause()
-    if 0 in wanted:
-        one.multiply(a, 0, begins=False)
+    if 0 in chain.wanted:
+        chain.multiply(a, 0, begins=False)
         goal.end(0, a, ONE, half, half)
-    one.give_back()
+    chain.give_back()
     filler.pause()

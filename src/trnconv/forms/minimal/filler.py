@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from trnconv._nki import nl
-from trnconv.forms.minimal.core import MinimalBlock, MinimalCore, do_step
-from trnconv.forms.minimal.norm_steps import LateNorm
-from trnconv.forms.minimal.prepare_steps import PrepareSteps
+from trnconv.forms.minimal.executors import BodyExecutor
+from trnconv.forms.minimal.prepare_steps import PrepareSteps, do_step
 
 LAST_PAUSES = 2  # of a unit, in which nothing is prepared
 EARLIER = 2  # times: steps of the GpSimd engine are done in the first half of the others' pauses
@@ -22,37 +21,29 @@ class Filler(nl.NKIObject):
     pauses at the beginning (`late_pauses`).
     """
 
-    def __init__(
-        self,
-        core: MinimalCore,
-        blocks: list[MinimalBlock],
-        works: PrepareSteps,
-        chains: int,
-        late: LateNorm,
-    ) -> None:
-        self.core = core
-        self.blocks = blocks
+    def __init__(self, body: BodyExecutor, works: PrepareSteps, chains: int) -> None:
+        self.body = body
         self.works = works
         self.pauses = 0
-        self.all_pauses = max(1, chains * core.recipe.outputs - LAST_PAUSES)
+        self.all_pauses = max(1, chains * body.recipe.outputs - LAST_PAUSES)
         self.done = 0
         self.early_done = 0
-        self.late = late
 
     def pause(self) -> None:
         """A share of the steps, and of the norm of the unit before."""
+        recipe = self.body.recipe
         self.pauses += 1
         early, others = len(self.works.early), len(self.works.others)
-        if self.core.recipe.steps_ahead:
+        if recipe.steps_ahead:
             self.do_early(min(early, EARLIER * early * self.pauses // self.all_pauses))
-        late = min(self.core.recipe.late_pauses, self.all_pauses - 1)
+        late = min(recipe.late_pauses, self.all_pauses - 1)
         until = min(others, others * max(0, self.pauses - late) // (self.all_pauses - late))
         while self.done < until:
             work = self.works.others[self.done]
             self.do_early(work.after)
-            do_step(self.core, self.blocks[work.prepare.block], work)
+            do_step(self.body, work)
             self.done += 1
-        self.late.share(self.pauses, self.all_pauses)
+        self.body.late.share(self.pauses, self.all_pauses)
 
     def complete(self) -> None:
         """All steps, for a unit that has no chains."""
@@ -62,6 +53,5 @@ class Filler(nl.NKIObject):
     def do_early(self, until: int) -> None:
         """So many early steps, with those that are done."""
         while self.early_done < until:
-            work = self.works.early[self.early_done]
-            do_step(self.core, self.blocks[work.prepare.block], work)
+            do_step(self.body, self.works.early[self.early_done])
             self.early_done += 1

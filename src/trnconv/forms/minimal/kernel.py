@@ -28,22 +28,12 @@ from __future__ import annotations
 
 from trnconv._nki import nisa, nl
 from trnconv.forms.kernel_parts import Anchor, Pair, Turn, fence, output, wait_for_both
-from trnconv.forms.minimal.chain import Chain
-from trnconv.forms.minimal.chains import begin_chain, end_chain
-from trnconv.forms.minimal.core import (
-    MinimalBlock,
-    MinimalCore,
-    do_step,
-    load_frame,
-    load_weights,
-    out_type,
-)
-from trnconv.forms.minimal.filler import Filler
-from trnconv.forms.minimal.goal import Goal
-from trnconv.forms.minimal.norm_steps import LateNorm, OutputNorm
-from trnconv.forms.minimal.prepare_steps import PrepareSteps
-from trnconv.forms.minimal.recipe import Group, MinimalRecipe, Turns, Unit
-from trnconv.forms.minimal.stores import residual_of, store
+from trnconv.forms.minimal.body import Body
+from trnconv.forms.minimal.core import MinimalBlock, MinimalCore, load_weights, out_type
+from trnconv.forms.minimal.late_norm import LateNorm
+from trnconv.forms.minimal.norm_steps import OutputNorm
+from trnconv.forms.minimal.order import begin, run_body
+from trnconv.forms.minimal.recipe import Group, MinimalRecipe, Turns
 from trnconv.forms.recipe_parts import Place, RecipePair
 
 Outputs = nl.NkiTensor | tuple[nl.NkiTensor, ...]
@@ -74,7 +64,7 @@ def compute(core: MinimalCore, places: nl.NkiTensor, norm: OutputNorm | None) ->
         if len(recipe.blocks) > 0:
             run_blocks(core, group, norm)
         for loop in recipe.loops:
-            roll(core, group, loop, (places, norm))
+            roll(core, group, loop, places, norm)
 
 
 def minimal_of_one(
@@ -263,7 +253,7 @@ def run_blocks(core: MinimalCore, group: Group, norm: OutputNorm | None) -> None
     """
     recipe = core.recipe
     count = len(recipe.blocks)
-    late = LateNorm(norm)
+    late = LateNorm()
     for first in range(0, count, recipe.body_blocks):
         blocks = []
         for number in range(recipe.body_blocks + 1):
@@ -271,10 +261,11 @@ def run_blocks(core: MinimalCore, group: Group, norm: OutputNorm | None) -> None
                 located = recipe.blocks[first + number]
                 kind = recipe.kinds[located.kind]
                 blocks.append(MinimalBlock(kind, Anchor(located.place, None, number)))
+        body = Body(core, group, blocks, norm, late)
         if first == 0:
-            begin(core, blocks[0])
+            begin(body)
             load_weights(core, group.weight, group.weight_end)
-        run_body(core, group, blocks, late)
+        run_body(body)
     late.complete()
 
 
@@ -282,7 +273,8 @@ def roll(
     core: MinimalCore,
     group: Group,
     loop: Turns,
-    given: tuple[nl.NkiTensor, OutputNorm | None],
+    places: nl.NkiTensor,
+    norm: OutputNorm | None,
 ) -> None:
     """One hardware loop. Each turn prepares its own first unit.
 
@@ -290,7 +282,6 @@ def roll(
     tiles that one turn refills for the next were seen to be wrong on a device.
     """
     recipe = core.recipe
-    places, norm = given
     cells = (recipe.places_address, len(recipe.channel_steps), recipe.body_blocks)
 
     def one_turn(number: nisa.VirtualRegister) -> None:
@@ -300,100 +291,11 @@ def roll(
             kind = recipe.kinds[loop.kinds[n]]
             blocks.append(MinimalBlock(kind, Anchor(Place((), 0), turn, n)))
         core.start_over()
-        begin(core, blocks[0])
-        late = LateNorm(norm)
-        run_body(core, group, blocks, late)
-        late.complete()
+        body = Body(core, group, blocks, norm, LateNorm())
+        begin(body)
+        run_body(body)
+        body.late.complete()
 
     load_weights(core, group.weight, group.weight_end)
     nl.fori_loop(0, loop.turns, one_turn)
     core.banks.open_region()
-
-
-def begin(core: MinimalCore, block: MinimalBlock) -> None:
-    """What the first unit of a block needs, with nothing to hide it behind."""
-    for load in core.recipe.first_loads:
-        load_frame(core, block, load)
-    works = PrepareSteps(core.recipe, core.recipe.first_prepares)
-    for work in works.first:
-        do_step(core, block, work)
-    ahead = 0
-    if core.recipe.steps_ahead:
-        ahead = len(works.early)
-    for number in range(ahead):
-        do_step(core, block, works.early[number])
-    for work in works.others:
-        while ahead < work.after:
-            do_step(core, block, works.early[ahead])
-            ahead += 1
-        do_step(core, block, work)
-
-
-def run_body(core: MinimalCore, group: Group, blocks: list[MinimalBlock], late: LateNorm) -> None:
-    """The units of some blocks; the last block may be one that is only prepared."""
-    for unit in core.recipe.units:
-        if unit.block < len(blocks):
-            for load in unit.loads:
-                if load.block < len(blocks):
-                    load_frame(core, blocks[load.block], load)
-            prepares = []
-            for prepare in unit.prepares:
-                if prepare.block < len(blocks):
-                    prepares.append(prepare)
-            run_unit(core, group, blocks, unit, PrepareSteps(core.recipe, prepares), late)
-
-
-def run_unit(
-    core: MinimalCore,
-    group: Group,
-    blocks: list[MinimalBlock],
-    unit: Unit,
-    works: PrepareSteps,
-    late: LateNorm,
-) -> None:
-    """All sums of a unit; between them, steps of preparing the next one, evenly spread.
-
-    A chain is finished after the next one has begun, whose matmuls hide its waits. Outputs are
-    normed during the next unit.
-    """
-    block = blocks[unit.block]
-    for work in works.first:
-        do_step(core, blocks[work.prepare.block], work)
-    chains = 0
-    for tile in group.tiles:
-        chains += len(block.kind.outs[tile.number].tiles)
-    filler = Filler(core, blocks, works, chains, late)
-    wanted = block.kind.units[unit.number]
-    if len(wanted.outputs) == 0:
-        filler.complete()
-        return
-    before: Goal | None = None
-    outs = []
-    stored = wanted.frames > 0
-    for tile in group.tiles:
-        out: nl.NkiTensor | None = None
-        added: nl.NkiTensor | None = None
-        if stored:
-            out = core.next_out()
-            outs.append(out)
-            added = residual_of(core, block, unit, tile)
-        rectangles = block.kind.outs[tile.number].tiles
-        for number in range(len(rectangles)):
-            one = Chain(core, block, unit, tile, rectangles[number], group.weight)
-            goal = Goal(one, out, added, number == len(rectangles) - 1)
-            begin_chain(one, goal, filler)
-            if before != None:
-                finish(before, filler)
-            before = goal
-    if before != None:
-        finish(before, filler)
-    if stored:
-        late.follow(block, unit, outs)
-
-
-def finish(goal: Goal, filler: Filler) -> None:
-    """The rest of a chain; the last one of an output buffer has it stored."""
-    chain = goal.chain
-    end_chain(chain, goal, filler)
-    if goal.completes and goal.out != None:
-        store(chain.core, chain.block, chain.unit, chain.tile, goal.out)

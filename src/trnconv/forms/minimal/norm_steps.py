@@ -5,9 +5,8 @@
 Outputs of all channels stand in output buffers, rounded to their type. A step is as many positions
 as a bank of PSUM has sums for. The Scalar engine squares; the Tensor engine sums squares over
 channels with a matrix of ones, which leaves every sum on every partition; the Vector engine takes
-the power and multiplies y by it; the Scalar engine does the rest, in place. These four stages are
-spread over the pauses between chains, each a pause behind the one before it, so that no engine
-waits for another.
+the power and multiplies y by it; the Scalar engine does the rest, in place. `late_norm.py` spreads
+these four stages over the pauses between chains.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from trnconv.forms.minimal.recipe import ChannelTile, NormRecipe, Unit
 from trnconv.forms.minimal.stores import in_frames, positions_of, stored
 
 SCALE, SHIFT = 0, 1  # columns of a tile's constants
-STAGES = 4  # squares, sums, products, z
 
 
 class OutputNorm(nl.NKIObject):
@@ -79,29 +77,23 @@ class OutputNorm(nl.NKIObject):
         return tiles[(step * count + tile) % len(tiles)]
 
 
-class NormSteps(nl.NKIObject):
-    """The norm of one unit: its buffers, the positions of each step, and how far it has come."""
+class UnitNorm(nl.NKIObject):
+    """The norm of one unit, as `executors.NormExecutor` has it: its buffers and their positions."""
 
     def __init__(
-        self,
-        shared: OutputNorm,
-        block: MinimalBlock,
-        unit: Unit,
-        outs: list[nl.NkiTensor],
-        positions: tuple[int, int],
+        self, shared: OutputNorm, block: MinimalBlock, unit: Unit, outs: list[nl.NkiTensor]
     ) -> None:
-        """`positions`: the first of a buffer, and how many."""
         self.shared = shared
         self.block = block
         self.unit = unit
         self.outs = outs
         self.width = shared.core.recipe.bank_elems
+        positions = positions_of(shared.core, block, unit)
         self.first = positions[0]
         self.count = positions[1]
         self.steps = -(-self.count // self.width)
-        self.done = [0, 0, 0, 0]  # steps of each stage
         slots = len(shared.squares) // len(shared.tiles)
-        self.room = [slots, shared.norm.sums, slots]  # for steps that the next stage has not read
+        self.room = (slots, shared.norm.sums, slots)
         self.sums: list[nl.NkiTensor] = []
 
     def columns(self, step: int) -> tuple[int, int]:
@@ -109,147 +101,79 @@ class NormSteps(nl.NKIObject):
         first = self.first + step * self.width
         return first, min(first + self.width, self.first + self.count)
 
-    def advance(self, stage: int) -> None:
-        """One more step of a stage, after what makes room for it in later ones."""
-        for back in range(STAGES - 1 - stage):
-            later = STAGES - 1 - back
-            if self.done[later - 1] - self.done[later] == self.room[later - 1]:
-                self.run(later)
-        self.run(stage)
-
-    def run(self, stage: int) -> None:
-        """One more step of a stage."""
-        step = self.done[stage]
-        if stage == 0:
-            square(self, step)
-        elif stage == 1:
-            self.sums.append(sum_up(self, step))
-        elif stage == 2:
-            multiply(self, step)
-        else:
-            finish(self, step)
-        self.done[stage] += 1
-
-
-def square(norm: NormSteps, step: int) -> None:
-    """y^2 in bf16: fp16 would overflow above 255."""
-    first, end = norm.columns(step)
-    shared = norm.shared
-    for tile in range(len(shared.tiles)):
-        channels = shared.tiles[tile].channels
-        squares = shared.held(shared.squares, tile, step)
-        nisa.activation(
-            dst=squares[0:channels, 0 : end - first],
-            op=nl.square,
-            data=norm.outs[tile][0:channels, first:end],
-        )
-
-
-def sum_up(norm: NormSteps, step: int) -> nl.NkiTensor:
-    """Sums over all channels and e, on every partition."""
-    first, end = norm.columns(step)
-    shared, columns = norm.shared, end - first
-    lines = shared.core.recipe.lines
-    taken = shared.core.banks.take()
-    bank = taken[:, 0:columns]
-    begins = True
-    if not shared.norm.by_lines:
-        ones = shared.ones[:, 0:columns]
-        nisa.nc_matmul(dst=bank, stationary=shared.under_root, moving=ones, accumulate=False)
-        begins = False
-    for tile in range(len(shared.tiles)):
-        used = shared.tiles[tile].channels
-        if shared.norm.by_lines and tile == len(shared.tiles) - 1:
-            used += len(shared.norm.terms)
-        nisa.nc_matmul(
-            dst=bank,
-            stationary=shared.ones[0:used, 0:lines],
-            moving=shared.held(shared.squares, tile, step)[0:used, 0:columns],
-            accumulate=not begins,
-        )
-        begins = False
-    return taken
-
-
-def multiply(norm: NormSteps, step: int) -> None:
-    """y * sums^-1/2, in float32."""
-    first, end = norm.columns(step)
-    shared = norm.shared
-    for tile in range(len(shared.tiles)):
-        channels = shared.tiles[tile].channels
-        nisa.scalar_tensor_tensor(
-            dst=shared.held(shared.products, tile, step)[0:channels, 0 : end - first],
-            data=norm.sums[step][0:channels, 0 : end - first],
-            op0=nl.power,
-            operand0=-0.5,
-            op1=nl.multiply,
-            operand1=norm.outs[tile][0:channels, first:end],
-        )
-    shared.core.banks.give(norm.sums[step])
-
-
-def finish(norm: NormSteps, step: int) -> None:
-    """act(scale * product + b), rounded once, in place of y."""
-    first, end = norm.columns(step)
-    shared = norm.shared
-    for tile in range(len(shared.tiles)):
-        channels = shared.tiles[tile].channels
-        nisa.activation(
-            dst=norm.outs[tile][0:channels, first:end],
-            op=OPERATORS[shared.norm.activation],
-            data=shared.held(shared.products, tile, step)[0:channels, 0 : end - first],
-            scale=shared.constant(tile, SCALE),
-            bias=shared.constant(tile, SHIFT) if shared.norm.has_beta else None,
-        )
-
-
-class LateNorm(nl.NKIObject):
-    """The norm of the unit before, if outputs are normed and there is one."""
-
-    def __init__(self, shared: OutputNorm | None) -> None:
-        self.shared = shared
-        self.steps: NormSteps | None = None
-
-    def follow(self, block: MinimalBlock, unit: Unit, outs: list[nl.NkiTensor]) -> None:
-        """A unit is computed: what is left of the one before, and then this one."""
-        self.complete()
-        if self.shared != None:
-            positions = positions_of(self.shared.core, block, unit)
-            self.steps = NormSteps(self.shared, block, unit, outs, positions)
-
-    def share(self, pauses: int, all_pauses: int) -> None:
-        """So many of all pauses have passed: later stages first, for what is ready by now."""
-        steps = self.steps
-        if steps == None:
-            return
-        span = max(1, all_pauses - STAGES)
-        for back in range(STAGES):
-            stage = STAGES - 1 - back
-            until = min(steps.steps, steps.steps * max(0, pauses - stage) // span)
-            if stage > 0:
-                until = min(until, steps.done[stage - 1])
-            while steps.done[stage] < until:
-                steps.advance(stage)
-        if steps.done[STAGES - 1] == steps.steps:
-            self.complete()
-
-    def complete(self) -> None:
-        """All of it, a step of each stage in turn, and to z."""
-        steps = self.steps
-        if steps == None:
-            return
-        while steps.done[STAGES - 1] < steps.steps:
-            for back in range(STAGES):
-                stage = STAGES - 1 - back
-                until = steps.steps
-                if stage > 0:
-                    until = steps.done[stage - 1]
-                if steps.done[stage] < until:
-                    steps.advance(stage)
-        shared = steps.shared
+    def square(self, step: int) -> None:
+        """y^2 in bf16: fp16 would overflow above 255."""
+        first, end = self.columns(step)
+        shared = self.shared
         for tile in range(len(shared.tiles)):
-            store_normed(shared, steps.block, steps.unit, shared.tiles[tile], steps.outs[tile])
-        self.steps = None
+            channels = shared.tiles[tile].channels
+            squares = shared.held(shared.squares, tile, step)
+            nisa.activation(
+                dst=squares[0:channels, 0 : end - first],
+                op=nl.square,
+                data=self.outs[tile][0:channels, first:end],
+            )
+
+    def sum_up(self, step: int) -> None:
+        """Sums over all channels and e, on every partition."""
+        first, end = self.columns(step)
+        shared, columns = self.shared, end - first
+        lines = shared.core.recipe.lines
+        taken = shared.core.banks.take()
+        bank = taken[:, 0:columns]
+        begins = True
+        if not shared.norm.by_lines:
+            ones = shared.ones[:, 0:columns]
+            nisa.nc_matmul(dst=bank, stationary=shared.under_root, moving=ones, accumulate=False)
+            begins = False
+        for tile in range(len(shared.tiles)):
+            used = shared.tiles[tile].channels
+            if shared.norm.by_lines and tile == len(shared.tiles) - 1:
+                used += len(shared.norm.terms)
+            nisa.nc_matmul(
+                dst=bank,
+                stationary=shared.ones[0:used, 0:lines],
+                moving=shared.held(shared.squares, tile, step)[0:used, 0:columns],
+                accumulate=not begins,
+            )
+            begins = False
+        self.sums.append(taken)
+
+    def multiply(self, step: int) -> None:
+        """y * sums^-1/2, in float32."""
+        first, end = self.columns(step)
+        shared = self.shared
+        for tile in range(len(shared.tiles)):
+            channels = shared.tiles[tile].channels
+            nisa.scalar_tensor_tensor(
+                dst=shared.held(shared.products, tile, step)[0:channels, 0 : end - first],
+                data=self.sums[step][0:channels, 0 : end - first],
+                op0=nl.power,
+                operand0=-0.5,
+                op1=nl.multiply,
+                operand1=self.outs[tile][0:channels, first:end],
+            )
+        shared.core.banks.give(self.sums[step])
+
+    def finish(self, step: int) -> None:
+        """act(scale * product + b), rounded once, in place of y."""
+        first, end = self.columns(step)
+        shared = self.shared
+        for tile in range(len(shared.tiles)):
+            channels = shared.tiles[tile].channels
+            nisa.activation(
+                dst=self.outs[tile][0:channels, first:end],
+                op=OPERATORS[shared.norm.activation],
+                data=shared.held(shared.products, tile, step)[0:channels, 0 : end - first],
+                scale=shared.constant(tile, SCALE),
+                bias=shared.constant(tile, SHIFT) if shared.norm.has_beta else None,
+            )
+
+    def store(self) -> None:
+        """All output buffers to z."""
+        shared = self.shared
+        for tile in range(len(shared.tiles)):
+            store_normed(shared, self.block, self.unit, shared.tiles[tile], self.outs[tile])
 
 
 def store_normed(

@@ -22,12 +22,16 @@ class OnChip:
         """By another engine than Vector."""
         self.ready = self.vector_ready = ready
 
-    def parts(self, count: int) -> list[OnChip]:
-        """So many places that are as it is now, and are read and written apart."""
-        found = [OnChip() for _ in range(count)]
-        for part in found:
-            part.ready, part.vector_ready, part.free = self.ready, self.vector_ready, self.free
-        return found
+
+class Part(OnChip):
+    """A part of a place, as that is now: it is read and written apart."""
+
+    __slots__ = ("whole",)
+
+    def __init__(self, whole: OnChip) -> None:
+        super().__init__()
+        self.whole = whole
+        self.ready, self.vector_ready = whole.ready, whole.vector_ready
 
 
 class Rotation:

@@ -7,6 +7,7 @@ from math import lcm
 from typing import NamedTuple
 
 from trnconv.forms.minimal.blocks import blocks_of
+from trnconv.forms.minimal.order import begin
 from trnconv.forms.minimal.pipeline import Pipeline
 from trnconv.forms.minimal.plan import MinimalPlan
 from trnconv.forms.minimal.score import Score, score_of
@@ -64,11 +65,11 @@ def _straight_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> StraightPace:
 def _followed(score: Score, followed: int, blocks: int) -> StraightPace:
     """Of the first `followed` blocks; nothing of what comes after `blocks` is prepared."""
     pipeline = Pipeline(score)
-    pipeline.begin()
+    begin(pipeline)
     pipeline.load_weights()
     starts = range(0, followed, score.blocks)
-    ends = [0.0, *(pipeline.run_body(blocks - start) for start in starts)]
-    pipeline.complete_norm()
+    ends = [0.0, *(pipeline.run(blocks - start) for start in starts)]
+    pipeline.late.complete()
     return StraightPace(followed, pipeline.done, (ends[-1] - ends[-2]) / (followed - starts[-1]))
 
 
@@ -97,10 +98,10 @@ def _followed_turn(score: Score) -> TurnPace:
     weights.load_weights()
     turn = Pipeline(score)
     turn.begin_turn()
-    turn.begin()
-    turn.run_body(score.blocks)
-    turn.complete_norm()
-    ends = turn.block_ends
+    begin(turn)
+    turn.run(score.blocks)
+    turn.late.complete()
+    ends = list(turn.block_ends.values())
     return TurnPace(
         begin_ns=weights.done,
         pause_ns=float(score.machine.timing.loop_iteration_ns),

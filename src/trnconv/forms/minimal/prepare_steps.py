@@ -1,28 +1,13 @@
-"""The order in which transformed inputs are prepared: loads, and steps of each tile of channels."""
+"""The order in which transformed inputs are prepared: loads, and steps of each tile of channels.
+
+`PrepareSteps` lists the steps; the functions say what each of them does, with an executor's verbs.
+"""
 
 from __future__ import annotations
 
 from trnconv._nki import nl
-from trnconv.forms.minimal.recipe import MinimalRecipe, Prepare
-
-COMPLETE, LOAD, PAIR_UP = -1, -2, -3  # steps of a preparation that are no step of the transform
-
-
-class PrepareStep(nl.NKIObject):
-    """A part of the work of preparing transformed inputs: one step on one tile of channels.
-
-    `COMPLETE` is what inputs need before they are transformed. It comes early: nobody waits for it.
-    It is of all frames that are new, or of each by itself where other steps come late.
-    `LOAD` is the load of the tile's inputs, if inputs of a few tiles only are held. `PAIR_UP` adds
-    or subtracts two frames, which are transformed then.
-    """
-
-    def __init__(self, prepare: Prepare, tile: int, frame: int, step: int, after: int) -> None:
-        self.prepare = prepare
-        self.tile = tile
-        self.frame = frame  # of those that lie one after the other in transformed inputs
-        self.step = step
-        self.after = after  # so many early steps
+from trnconv.forms.minimal.executors import BodyExecutor, Decisions
+from trnconv.forms.minimal.recipe import COMPLETE, LOAD, PAIR_UP, Prepare, PrepareStep, XLoad
 
 
 class PrepareSteps(nl.NKIObject):
@@ -33,9 +18,7 @@ class PrepareSteps(nl.NKIObject):
     Then steps of the GpSimd engine come just before the others of their frame: not before a load.
     """
 
-    def __init__(
-        self, recipe: MinimalRecipe, prepares: tuple[Prepare, ...] | list[Prepare]
-    ) -> None:
+    def __init__(self, recipe: Decisions, prepares: tuple[Prepare, ...] | list[Prepare]) -> None:
         self.recipe = recipe
         self.first: list[PrepareStep] = []
         self.early: list[PrepareStep] = []
@@ -125,3 +108,60 @@ class PrepareSteps(nl.NKIObject):
                     if not self.recipe.steps_ahead:
                         after = before + self.recipe.gpsimd_steps
                     self.others.append(PrepareStep(prepare, tile, frame, step, after))
+
+
+def load_frame(body: BodyExecutor, load: XLoad) -> None:
+    """One frame of a block, all tiles of channels."""
+    for tile in range(len(body.recipe.in_tiles)):
+        load_tile(body, load.block, tile, load.frame, load.slot)
+
+
+def load_tile(body: BodyExecutor, block: int, tile: int, frame: int, slot: int) -> None:
+    """One frame of a tile of channels; zeros where there is none."""
+    x = body.input_tile(block, tile, slot)
+    if body.is_missing(block, frame):
+        body.zero_input(x, tile)
+    else:
+        body.clear_borders(x, block, tile)
+        body.load_input(x, block, tile, frame)
+
+
+def do_step(body: BodyExecutor, work: PrepareStep) -> None:
+    """One step of a preparation."""
+    prepare = work.prepare
+    if work.step == LOAD:
+        for number in range(len(prepare.fresh)):
+            frame, slot = prepare.frames[number], prepare.fresh[number]
+            load_tile(body, prepare.block, work.tile, frame, slot)
+    elif work.step == COMPLETE:
+        if work.frame == 0:
+            body.clear_transformed(work)
+        complete_inputs(body, work)
+    elif work.step == PAIR_UP:
+        body.pair_up(work)
+    else:
+        transform_step(body, work)
+
+
+def complete_inputs(body: BodyExecutor, work: PrepareStep) -> None:
+    """The start and copies of channels, for inputs that are new; for one if steps are late."""
+    prepare = work.prepare
+    block, first, end = prepare.block, 0, len(prepare.fresh)
+    if body.recipe.late_pauses > 0:
+        first, end = work.frame, min(work.frame + 1, end)
+    for number in range(first, end):
+        x = body.input_tile(block, work.tile, prepare.fresh[number])
+        frame = prepare.frames[number]
+        if body.scales_inputs and not body.is_missing(block, frame):
+            body.scale_input(x, block, work.tile, frame)
+        body.copy_lines(x, block, work.tile)
+
+
+def transform_step(body: BodyExecutor, work: PrepareStep) -> None:
+    """One step of a transform; its border is cleared before the first, and filled by the last."""
+    recipe = body.recipe
+    if work.step == 0 and work.frame == 0 and not recipe.completes:
+        body.clear_transformed(work)
+    body.transform(work)
+    if work.step == len(recipe.steps) - 1 and work.frame == recipe.v_frames - 1:
+        body.fill_columns(work)

@@ -16,6 +16,8 @@ from trnconv.forms.digest import digest_of
 from trnconv.forms.minimal.transforms import TransformStep
 from trnconv.forms.recipe_parts import Place, Rectangle, Ring
 
+COMPLETE, LOAD, PAIR_UP = -1, -2, -3  # steps of a preparation that are no step of the transform
+
 
 @dataclass(frozen=True)
 class InLoad(NKIObject):
@@ -143,6 +145,23 @@ class Prepare(NKIObject):
     fresh: tuple[int, ...]
     frames: tuple[int, ...]
     stage: int = 0  # of the unit they are for
+
+
+class PrepareStep(NKIObject):
+    """A part of the work of preparing transformed inputs: one step on one tile of channels.
+
+    `COMPLETE` is what inputs need before they are transformed. It comes early: nobody waits for it.
+    It is of all frames that are new, or of each by itself where other steps come late.
+    `LOAD` is the load of the tile's inputs, if inputs of a few tiles only are held. `PAIR_UP` adds
+    or subtracts two frames, which are transformed then.
+    """
+
+    def __init__(self, prepare: Prepare, tile: int, frame: int, step: int, after: int) -> None:
+        self.prepare = prepare
+        self.tile = tile
+        self.frame = frame  # of those that lie one after the other in transformed inputs
+        self.step = step
+        self.after = after  # so many early steps
 
 
 @dataclass(frozen=True)

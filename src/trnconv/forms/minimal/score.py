@@ -25,9 +25,9 @@ from trnconv.forms.minimal.channels import (
 )
 from trnconv.forms.minimal.in_parts import in_part
 from trnconv.forms.minimal.plan import V_BYTES, WIDTH, MinimalPlan
-from trnconv.forms.minimal.recipe import InLoad
+from trnconv.forms.minimal.recipe import InLoad, Prepare, Unit, XLoad
 from trnconv.forms.minimal.sbuf import float_copies, norm_slots, out_slots, tile_rows
-from trnconv.forms.minimal.tempo import Schedule, schedule
+from trnconv.forms.minimal.tempo import schedule
 from trnconv.forms.recipe_parts import Rectangle
 from trnconv.forms.rectangles import rectangles
 
@@ -44,7 +44,6 @@ class StepWork(NamedTuple):
 
     product: int
     inputs: tuple[int, ...]
-    needs: int  # early steps of its preparation that come before it; with 0, it reads none's result
     made: tuple[int, ...]  # products it reads that early steps make
 
 
@@ -109,15 +108,18 @@ class Score:
     """One block, and how blocks follow each other."""
 
     machine: Machine
-    m: int
+    outputs: int  # of a tile
     steps: tuple[StepWork, ...]  # of a transform
-    early_steps: int  # the first of them, on the GpSimd engine
+    gpsimd_steps: int  # the first of them, on that engine
+    step_needs: tuple[int, ...]  # how many of those each step waits for
+    completes: bool  # inputs are scaled or copied before they are transformed
+    scaled: bool
     gpsimd_outputs: tuple[int, ...]
     midgroup: bool
     end: Epilogue
     residual: bool
     wide: bool  # inputs of four bytes: a step takes two cycles an element
-    ins: tuple[InWork, ...]
+    in_tiles: tuple[InWork, ...]
     v_frames: int  # that lie one after the other in a tile of transformed inputs
     x_tiles: int  # of input channels whose inputs are loaded as they are transformed; 0: ahead
     steps_ahead: bool  # steps of the GpSimd engine come before the others' turn
@@ -127,7 +129,9 @@ class Score:
     outs: tuple[OutWork, ...]  # of a group
     kept_weights: TransferWork | None  # None: they are streamed
     slots: SlotCounts
-    body: Schedule
+    first_loads: tuple[XLoad, ...]
+    first_prepares: tuple[Prepare, ...]
+    units: tuple[Unit, ...]  # of a body
     blocks: int  # of a body
     wanted: tuple[tuple[int, ...], ...]  # outputs of each unit of a block
     stored: tuple[bool, ...]  # whether a unit completes them
@@ -145,17 +149,22 @@ def score_of(plan: MinimalPlan, tiles: tuple[int, int]) -> Score:
     products = plan.stages * plan.algorithm.products
     weights = sum(len(taps_of(plan, tile.shared)) * tile.width * products for tile in group)
     residual = plan.end.residual != NO_RESIDUAL
+    body = schedule(plan)
+    ins = tuple(_in_work(plan, tile, row, column) for tile in in_channels(plan))
     return Score(
         machine=plan.target,
-        m=plan.m,
+        outputs=plan.m,
         steps=_steps(plan),
-        early_steps=plan.gpsimd_steps,
+        gpsimd_steps=plan.gpsimd_steps,
+        step_needs=plan.algorithm.needs(plan.gpsimd_steps),
+        completes=any(work.completed or work.scaled for work in ins),
+        scaled=plan.start.scaled,
         gpsimd_outputs=plan.gpsimd_outputs,
         midgroup=plan.midgroup,
         end=plan.end,
         residual=residual,
         wide=plan.item_bytes > V_BYTES,
-        ins=tuple(_in_work(plan, tile, row, column) for tile in in_channels(plan)),
+        in_tiles=ins,
         v_frames=plan.v_frames,
         x_tiles=plan.x_tiles,
         steps_ahead=plan.steps_ahead,
@@ -172,7 +181,9 @@ def score_of(plan: MinimalPlan, tiles: tuple[int, int]) -> Score:
             plan.streamed,
             float_copies(plan),
         ),
-        body=schedule(plan),
+        first_loads=body.first_loads,
+        first_prepares=body.first_prepares,
+        units=body.units,
         blocks=plan.body_blocks,
         wanted=tuple(unit.outputs for unit in frames.units),
         stored=tuple(unit.frames > 0 for unit in frames.units),
@@ -202,14 +213,12 @@ def _steps(plan: MinimalPlan) -> tuple[StepWork, ...]:
     algorithm, early = plan.algorithm, plan.gpsimd_steps
     count, made = algorithm.products, {step.dst for step in algorithm.steps[:early]}
     found = []
-    for step, needs in zip(algorithm.steps, algorithm.needs(early), strict=True):
+    for step in algorithm.steps:
         inputs = tuple(operand for operand in (step.a, step.b) if operand < count)
         if plan.by_rows:
             inputs = (0,) if inputs else ()
         read = tuple(operand - count for operand in (step.a, step.b) if operand in made)
-        found.append(
-            StepWork(step.dst - count if step.dst < 2 * count else -1, inputs, needs, read)
-        )
+        found.append(StepWork(step.dst - count if step.dst < 2 * count else -1, inputs, read))
     return tuple(found)
 
 

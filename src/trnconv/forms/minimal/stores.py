@@ -7,16 +7,6 @@ from trnconv.forms.minimal.core import MinimalBlock, MinimalCore
 from trnconv.forms.minimal.recipe import ChannelTile, Unit
 
 
-def store(
-    core: MinimalCore, block: MinimalBlock, unit: Unit, tile: ChannelTile, out: nl.NkiTensor
-) -> None:
-    """An output buffer to y, if that is stored."""
-    if core.y == None:
-        return
-    rows = stored(core, block, unit, tile, out)
-    nisa.dma_copy(dst=in_output(core, core.y, block, unit, tile), src=rows)
-
-
 def residual_of(
     core: MinimalCore, block: MinimalBlock, unit: Unit, tile: ChannelTile
 ) -> nl.NkiTensor | None:

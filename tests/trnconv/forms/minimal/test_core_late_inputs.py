@@ -17,6 +17,7 @@ from trnconv.ask.ends import BEFORE, PLAIN_END, end_of
 from trnconv.ask.policy import FAST, Policy
 from trnconv.ask.question import Question
 from trnconv.forms.minimal import core as minimal_core
+from trnconv.forms.minimal import prepare_steps
 from trnconv.forms.minimal.candidates import start
 from trnconv.forms.minimal.cost import cost_of
 from trnconv.forms.minimal.form import MINIMAL
@@ -78,13 +79,13 @@ def test_a_dropped_load_of_weights_is_outside_the_bound(monkeypatch, number):
 
 def test_a_dropped_load_of_inputs_is_outside_the_bound(monkeypatch):
     """The third tile of channels is then transformed from inputs of the first."""
-    load = minimal_core.load_tile
+    load = prepare_steps.load_tile
 
-    def dropped(core, block, number, at, slot):
-        if number != 2:
-            load(core, block, number, at, slot)
+    def dropped(body, block, tile, frame, slot):
+        if tile != 2:
+            load(body, block, tile, frame, slot)
 
-    monkeypatch.setattr(minimal_core, "load_tile", dropped)
+    monkeypatch.setattr(prepare_steps, "load_tile", dropped)
     with pytest.raises(AssertionError, match="outside their bound"):
         assert_within(*noise(case_of("late_inputs_of_rows")))
 
