@@ -108,7 +108,7 @@ def test_torch_is_not_needed(tmp_path):
         env={**os.environ, "PYTHONPATH": path},
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("0 kept\n")
+    assert done.stdout.endswith("0 left to torch\n")
     assert [row["phase"] for row in json.loads(file.read_text())["rows"]] == ["encode", "decode"]
 
 

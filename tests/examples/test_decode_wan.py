@@ -33,7 +33,7 @@ def test_it_decodes_reports_and_estimates(example, capsys):
     for words in ("random weights, reduced to 8 channels", "Error against torch in float32"):
         assert words in printed
     rows = {row[1].strip(): row[2].strip() for row in table_rows(printed)}
-    assert rows["convolutions taken, kept"] == "55, 0"
+    assert rows["convolutions patched, left to torch"] == "55, 0"
     assert rows["convolutions, one trn2 core"].endswith(" s")
     assert "modelled, not measured" in printed
     assert "Picture" not in printed

@@ -65,7 +65,7 @@ def assert_alike(ours, theirs):
 
 
 def assert_patched_alike(subject, model, **options):
-    """A patched run gives the values of the unpatched model, all convolutions taken."""
+    """A patched run gives the values of the unpatched model, all convolutions patched."""
     with Recorder() as theirs:
         expected = subject.both(model, **options)
     with patched(model, backend="torch") as report, Recorder() as left:
