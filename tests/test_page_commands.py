@@ -95,7 +95,7 @@ def trnconv_problem(words):
 def program_problem(program, words, capsys):
     """Of a program with argparse: its help says what it takes."""
     main = importlib.import_module(f"{program}.__main__").main
-    command = words[:1] if words and re.fullmatch("[a-z]+", words[0]) else []
+    command = words[:1] if words and re.fullmatch("[a-z]+(-[a-z]+)*", words[0]) else []
     with pytest.raises(SystemExit) as ended:
         main([*command, "--help"])
     told = capsys.readouterr().out
