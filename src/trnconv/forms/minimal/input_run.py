@@ -79,8 +79,8 @@ class InputRun(EngineClocks):
 
     def transform(self, work: PrepareStep) -> None:
         """One step of a transform, which writes inside the border."""
-        slot, tile, frame = work.prepare.slot, work.tile, work.frame
-        step, elems = self.recipe.steps[work.step], self.recipe.in_tiles[tile].step
+        score, slot, tile, frame = self.recipe, work.prepare.slot, work.tile, work.frame
+        step, elems = score.steps[work.step], score.in_tiles[tile].step
         v = self.v[slot][step.product]  # -1, scratch: as the last one
         inputs = self._inputs_of(work, step)
         ready = max(v.free, self.cleared.get((slot, tile), 0.0))
@@ -88,11 +88,11 @@ class InputRun(EngineClocks):
             ready = max(ready, x.ready)
         for product in step.made:
             ready = max(ready, self.made[slot, tile, frame, product])
-        if work.step < self.recipe.gpsimd_steps:
+        if work.step < score.gpsimd_steps:
             placed = self.gpsimd(self.costs.gpsimd(elems), ready)
             self.made[slot, tile, frame, step.product] = placed.visible + self.hop_ns
         else:
-            cycles = elems * (2 if self.recipe.wide else 1)
+            cycles = elems * (2 if score.wide else 1)
             placed = self.vector(self.costs.vector(cycles, psum=False), ready)
         self.used(placed.released, *inputs)
         self._note(v, (slot, step.product, tile), placed.visible + self.hop_ns)

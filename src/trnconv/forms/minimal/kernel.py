@@ -21,7 +21,8 @@ GpSimd engine make a part of V and add the residual. The loop nest:
                 norm the outputs of the unit before, if that is asked for   LateNorm
 
 Which unit loads and prepares what, in which slots, is in the recipe (`tempo.py` decides it);
-`recipe.py` explains the words, `chains.py` the sums.
+`recipe.py` explains the words, `chains.py` the sums. The order from `begin` and `run_body` on is in
+`order.py`: the price runs it, too.
 """
 
 from __future__ import annotations

@@ -128,19 +128,19 @@ def load_tile(body: BodyExecutor, block: int, tile: int, frame: int, slot: int) 
 
 def do_step(body: BodyExecutor, work: PrepareStep) -> None:
     """One step of a preparation."""
-    prepare = work.prepare
-    if work.step == LOAD:
-        for number in range(len(prepare.fresh)):
-            frame, slot = prepare.frames[number], prepare.fresh[number]
-            load_tile(body, prepare.block, work.tile, frame, slot)
+    if work.step >= 0:
+        transform_step(body, work)
     elif work.step == COMPLETE:
         if work.frame == 0:
             body.clear_transformed(work)
         complete_inputs(body, work)
     elif work.step == PAIR_UP:
         body.pair_up(work)
-    else:
-        transform_step(body, work)
+    else:  # LOAD
+        prepare = work.prepare
+        for number in range(len(prepare.fresh)):
+            frame, slot = prepare.frames[number], prepare.fresh[number]
+            load_tile(body, prepare.block, work.tile, frame, slot)
 
 
 def complete_inputs(body: BodyExecutor, work: PrepareStep) -> None:

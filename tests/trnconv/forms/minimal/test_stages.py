@@ -15,7 +15,7 @@ from tolerance import assert_within
 from trnconv.ask.ends import BEFORE, PLAIN_END, end_of
 from trnconv.ask.policy import BF16, FASTEST, Policy
 from trnconv.ask.question import Question
-from trnconv.forms.minimal import goal, pack
+from trnconv.forms.minimal import chain, pack
 from trnconv.forms.minimal.cost import cost_of
 from trnconv.forms.minimal.form import FAMILIES, MINIMAL
 from trnconv.forms.minimal.rules import broken_rules
@@ -76,8 +76,8 @@ def test_a_stage_without_its_weights_is_outside_the_bound(monkeypatch, stage):
 
 
 def test_held_sums_that_are_mixed_up_are_outside_the_bound(monkeypatch):
-    held = goal.Goal.held
-    monkeypatch.setattr(goal.Goal, "held", lambda self, _, output: held(self, 0, output))
+    held = chain.Chain.held
+    monkeypatch.setattr(chain.Chain, "held", lambda self, _, output: held(self, 0, output))
     with pytest.raises(AssertionError, match="outside their bound"):
         assert_within(*noise(case_of("pairs_of_frames")))
 
