@@ -1,7 +1,7 @@
 """`python -m benchmarks audio`: decoders of audio, planned whole, beside this computer's CPU.
 
 The decoders are those of `benchmarks/audio_decoders.py`. Modelled on trn2, two cores, bf16, by the
-planner's closed form, without launches; CPU seconds are measured here, of one thread in float32.
+planner's cost model, without launches; CPU seconds are measured here, of one thread in float32.
 Needs torch.
 """
 

@@ -15,15 +15,15 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from benchmarks.table import Column, aligned
-from trnconv.ask.cores import cores_in_words
-from trnconv.ask.limits import COMPILE_ASSUMPTION, compile_s
-from trnconv.ask.policy import BF16
-from trnconv.forms.difference.plan import DifferencePlan
-from trnconv.forms.form import Plan
+from trnconv.algorithms.algorithm import Plan
+from trnconv.algorithms.winograd_upsample.plan import UpsamplePlan
 from trnconv.model_plan import GraphPlan, OperationPlan, PlanOptions, Prices, model_plan
 from trnconv.models import find
 from trnconv.models.sizes import size_of
 from trnconv.planner.table import priced
+from trnconv.problem.cores import describe_cores
+from trnconv.problem.limits import COMPILE_ASSUMPTION, compile_s
+from trnconv.problem.policy import BF16
 from trnconv.runtime.graph import GraphBudget
 from trnconv.runtime.pricing import Price
 
@@ -51,14 +51,14 @@ class Chunk:
 
 def unrolled_ns(price: Price) -> float:
     """What a call takes if its plan has no hardware loop; of several launches, as the longest."""
-    if not price.plan.plan.is_rolled:
+    if not price.plan.plan.is_looped:
         return price.ns
     straight = priced(_unrolled(price.plan.plan))
     return price.ns * straight.cost.total_ns / price.plan.cost.total_ns
 
 
 def _unrolled(plan: Any) -> Plan:
-    straight = {"turn_spans": 0} if isinstance(plan, DifferencePlan) else {"rolled": False}
+    straight = {"iteration_spans": 0} if isinstance(plan, UpsamplePlan) else {"looped": False}
     return cast(Plan, replace(plan, **straight))
 
 
@@ -137,7 +137,7 @@ def main(options: argparse.Namespace) -> int:
     chunks, operations = chunks_of(
         options.model, options.size, options.phase, plan_options, options.jobs
     )
-    cores = cores_in_words(plan_options.launch_cores)
+    cores = describe_cores(plan_options.launch_cores)
     print(
         f"{options.model} {options.phase}, {options.machine}, accuracy {options.accuracy}, {cores},"
         f" at most {budget.instructions} instructions and {budget.regions} loops a graph"

@@ -26,8 +26,6 @@ from benchmarks.decode_against import BARS as RATIO_BARS
 from benchmarks.decode_against import against_table, judged_against, stored_seconds
 from benchmarks.table import Column, aligned, significant
 from nkisim.machine import CONSTANTS_VERSION
-from trnconv.ask.cores import cores_in_words
-from trnconv.ask.policy import BF16, FAST
 from trnconv.baseline import model_baseline
 from trnconv.cache import Cache
 from trnconv.model_plan import (
@@ -42,6 +40,8 @@ from trnconv.model_plan import (
 from trnconv.model_plan.operations import as_written_ns
 from trnconv.models import find, models
 from trnconv.planner.shipped_plans import shipped_set
+from trnconv.problem.cores import describe_cores
+from trnconv.problem.policy import BF16, FAST
 from trnconv.traces import without_norms
 
 HELP = "whole decodes and encodes: convolutions and all else"
@@ -107,7 +107,7 @@ def whole_run(model: str, phase: str, options: PlanOptions, prices: Prices) -> W
     """A model planned, and what its baseline takes."""
     entry = find(model)
     fused = model_plan(entry, entry.production, phase, options, prices)
-    trace, machine, cores = fused.trace, options.target, options.launch_cores
+    trace, machine, cores = fused.trace, options.machine, options.launch_cores
     per_op = plan_trace(without_norms(trace), entry.production, options, prices)
     known = model_baseline(entry, entry.production, phase, machine, cores)
     as_is = sum(plan.ns for plan in operation_plans(trace.operations_as_is, machine, cores)) / 1e9
@@ -172,7 +172,7 @@ def judged(runs: Sequence[WholeRun]) -> list[tuple[str, bool]]:
 
 def _planned_names(cores: int) -> list[str]:
     """Models whose plans come with the package: others would be searched for, for minutes each."""
-    known = {file.model for file in shipped_set(PlanOptions().machine, cores).files}
+    known = {file.model for file in shipped_set(PlanOptions().machine_name, cores).files}
     return [entry.name for entry in models() if entry.name in known]
 
 
@@ -209,7 +209,7 @@ def main(options: argparse.Namespace) -> int:
     ]
     print(
         f"Modelled, trn2, constants {CONSTANTS_VERSION}, default reading, bf16, batch 1,"
-        f" {cores_in_words(options.cores)}, accuracy {options.accuracy}; nothing was measured.\n"
+        f" {describe_cores(options.cores)}, accuracy {options.accuracy}; nothing was measured.\n"
     )
     print(table(runs))
     print(f"\n{len(runs)} runs of {len(names)} models, every operation in one of the columns")

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from benchmarks.table import Column, aligned, significant
 from nkisim.machine import CONSTANTS_VERSION
-from trnconv.ask.policy import FAST, FASTEST
 from trnconv.errors import TrnconvError
+from trnconv.problem.policy import FAST, FASTEST
 
 _ROUNDING = 1e-9  # of a ratio: sums in another order
 
@@ -49,7 +49,7 @@ class RatioBar:
 
     model: str
     most: float
-    accuracy: str = FAST  # FASTEST: said of forms that transform two axes
+    accuracy: str = FAST  # FASTEST: said of algorithms that transform two axes
 
 
 BARS = (

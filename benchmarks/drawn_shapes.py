@@ -13,14 +13,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from trnconv.ask.question import FILTER_GRADIENT, Question, Shape
 from trnconv.errors import ShapeError
 from trnconv.geometry import ConvShape, conv_shape, input_gradient_shape, transposed_shape
+from trnconv.problem.conv_problem import WEIGHT_GRADIENT, ConvProblem, Shape
 from trnconv.runtime.convolve import LaunchOptions
-from trnconv.runtime.filter_gradient import gradient_question
+from trnconv.runtime.weight_gradient import gradient_problem
 
 FORWARD, TRANSPOSED, INPUT_GRADIENT = "forward", "transposed", "input gradient"
-KINDS = (FORWARD, FORWARD, FORWARD, TRANSPOSED, INPUT_GRADIENT, FILTER_GRADIENT)
+KINDS = (FORWARD, FORWARD, FORWARD, TRANSPOSED, INPUT_GRADIENT, WEIGHT_GRADIENT)
 TARGETS = ("trn1", "trn2", "trn3")
 DTYPES = ("bfloat16", "bfloat16", "float16", "float32")
 _CHANNELS = (
@@ -72,18 +72,18 @@ class Drawn:
     rank: int
     dtype: str
     bias: bool
-    target: str
+    machine: str
 
-    def question(self) -> Question:
+    def problem(self) -> ConvProblem:
         """What the planner is asked for it."""
-        if self.kind == FILTER_GRADIENT:
+        if self.kind == WEIGHT_GRADIENT:
             assert isinstance(self.shape, ConvShape)
-            return gradient_question(self.shape, self.target, self.dtype)
+            return gradient_problem(self.shape, self.machine, self.dtype)
         shape = self.shape
         if self.kind == INPUT_GRADIENT:
             assert isinstance(shape, ConvShape)
             shape = input_gradient_shape(shape)
-        return LaunchOptions(self.target).question(shape, self.dtype)
+        return LaunchOptions(self.machine).problem(shape, self.dtype)
 
 
 def drawn_shape(number: int) -> Drawn:
@@ -91,12 +91,12 @@ def drawn_shape(number: int) -> Drawn:
     rng = np.random.default_rng([19, number])
     most = SMALL if is_small(number) else LARGE
     kind, rank = _one_of(rng, KINDS), _one_of(rng, (1, 2, 2, 2, 3))
-    target, dtype = _one_of(rng, TARGETS), _one_of(rng, DTYPES)
+    machine, dtype = _one_of(rng, TARGETS), _one_of(rng, DTYPES)
     shape = None
     while shape is None or not _within(shape, most):
         shape = _shape(rng, kind, rank, most)
     bias = kind in (FORWARD, TRANSPOSED) and bool(rng.random() < 0.5)
-    return Drawn(number, kind, shape, rank, dtype, bias, target)
+    return Drawn(number, kind, shape, rank, dtype, bias, machine)
 
 
 def _within(shape: Shape, most: _Most) -> bool:

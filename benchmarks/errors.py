@@ -1,9 +1,9 @@
 """`python -m benchmarks errors`: every registered model against float32, beside torch's bf16.
 
-Models of their full width with random weights on small clips, simulated; norms, attention and fast
-forms as a patched model has them, also for convolutions that are small only because the clip is.
-With `--reduced`, the narrow configurations that tests use: seconds each, but too narrow for any
-fast form, and a latent of some dozens of numbers says little.
+Models of their full width with random weights on small clips, simulated; norms, attention and
+Winograd as a patched model has them, also for convolutions that are small only because the clip is.
+With `--reduced`, the narrow configurations that tests use: seconds each, but too narrow for
+Winograd, and a latent of some dozens of numbers says little.
 
 The ratio is of root mean squares, ours over torch's bf16; in decibels it is what PSNR loses,
 whatever the peak. Both are draws: with n outputs a ratio is known to about one part in the square
@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 
 from benchmarks.table import Column, aligned
 from nkisim.machine import TRN2
-from trnconv.ask.policy import BF16, FAST, FASTEST, Policy
-from trnconv.forms.form import Priced
+from trnconv.algorithms.algorithm import Priced
 from trnconv.models import ModelEntry, Size, find, models
+from trnconv.problem.policy import BF16, FAST, FASTEST, Policy
 from trnconv.runtime.pricing import price
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class ModelError:
     size: str  # of the clip
     outputs: int
     calls: int  # of convolutions
-    fast_calls: int  # by fast forms
+    fast_calls: int  # by fast algorithms
     left_to_torch: int  # convolutions
     reduced: bool = False
     seed: int = 0
@@ -141,7 +141,7 @@ def errors_of(
             sum(
                 calls
                 for (_, calls), own in zip(found.works, plans, strict=True)
-                if own[0].plan.form == "minimal"
+                if own[0].plan.algorithm == "winograd"
             ),
             found.left_to_torch,
             reduced,
@@ -152,7 +152,7 @@ def errors_of(
 
 def _plans(estimate_of_model: ModelVerdict, policy: Policy) -> list[Plans]:
     """Of every convolution that ran, under a policy."""
-    return [price(work.question(TRN2, policy=policy)).plans for work, _ in estimate_of_model.works]
+    return [price(work.problem(TRN2, policy=policy)).plans for work, _ in estimate_of_model.works]
 
 
 def stored_errors(file: Path) -> list[ModelError]:
@@ -211,9 +211,9 @@ def page_lines(errors: Sequence[ModelError]) -> list[str]:
     for (model, phase), of_accuracy in by_run.items():
         default, fast = of_accuracy[BF16], of_accuracy[FAST]
         ratios = f"{default.ratio:.3f} | {fast.ratio:.3f} | {default.spread:.3f}"
-        forms = f"{default.fast_calls}, {fast.fast_calls} of {default.calls}"
+        algorithms = f"{default.fast_calls}, {fast.fast_calls} of {default.calls}"
         start = f"| {model} | {phase} | {default.clip} | {default.outputs} | {default.floor:.5f}"
-        lines.append(f"{start} | {ratios} | {forms} |")
+        lines.append(f"{start} | {ratios} | {algorithms} |")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks family`: depthwise, grouped, transposed, fused ends and gradients.
+"""`python -m benchmarks family`: depthwise, grouped, transposed, fused epilogues and gradients.
 
 Every line is held against its bar, or has none and is there to compare with. Times are of one core
 and leave out the launch. Columns are those that stream through the PE array, counted from the
@@ -22,20 +22,20 @@ from benchmarks.table import Column, aligned
 from nkisim.machine import CONSTANTS_VERSION, TRN1, TRN2, Machine, Reading
 from nkisim.timing import Timeline, schedule
 from nkisim.trace import Trace
-from trnconv.ask.ends import BEFORE, ITEM_BYTES, PLAIN_END, Epilogue
-from trnconv.ask.question import Question
-from trnconv.forms.depthwise.plan import valid_outputs
-from trnconv.forms.form import Plan
+from trnconv.algorithms.algorithm import Plan
+from trnconv.algorithms.depthwise.plan import valid_outputs
 from trnconv.geometry import ConvShape, TransposedShape, conv_shape, input_gradient_shape
 from trnconv.planner.best import only, searched_plan
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.epilogue import BEFORE, ITEM_BYTES, PLAIN_EPILOGUE, Epilogue
 from trnconv.runtime import time_plan, trace_plan
 from trnconv.runtime.depthwise import plan_depthwise
-from trnconv.runtime.filter_gradient import time_weight_gradient
+from trnconv.runtime.weight_gradient import time_weight_gradient
 from validation.convolution_rows import CONV1D
 from validation.row import Row
 
 HELP = "depthwise, grouped, transposed, fused and gradient kernels against their bars"
-UNROLLED = 10**9  # static instructions; nothing here needs as many, so nothing is rolled
+UNROLLED = 10**9  # static instructions; nothing here needs as many, so nothing is looped
 
 CONV1D_BAR_US = 300.0  # the DMA bound of this problem on trn1 is 247
 DEPTHWISE_MARGIN = 1.25  # times the busiest engine's least
@@ -134,7 +134,7 @@ def _depthwise(
     shape: ConvShape, machine: Machine, dtype: str, reading: Reading
 ) -> tuple[Timeline, str]:
     plan = plan_depthwise(shape, machine.name, dtype)
-    engine = "Tensor engine" if plan.form == "direct" else "Vector, Scalar, GpSimd"
+    engine = "Tensor engine" if plan.algorithm == "direct" else "Vector, Scalar, GpSimd"
     return time_plan(plan, reading), engine
 
 
@@ -206,10 +206,10 @@ def _unrolled(shape: ConvShape | TransposedShape, reading: Reading) -> tuple[Tim
     return line, matmul_columns(run.trace)
 
 
-def _direct(shape: ConvShape | TransposedShape, end: Epilogue = PLAIN_END) -> Plan:
+def _direct(shape: ConvShape | TransposedShape, epilogue: Epilogue = PLAIN_EPILOGUE) -> Plan:
     """The fastest direct plan, however long."""
-    question = Question(shape, TRN2, _BF16, end=end, budget=UNROLLED)
-    return searched_plan(only(question, "direct")).plan
+    problem = ConvProblem(shape, TRN2, _BF16, epilogue=epilogue, budget=UNROLLED)
+    return searched_plan(only(problem, "direct")).plan
 
 
 def matmul_columns(trace: Trace) -> int:
@@ -222,7 +222,7 @@ def fused(reading: Reading) -> Iterator[Finding]:
     """What an activation after a residual costs in HBM traffic: the residual, read once."""
     plan = _direct(DENSE, Epilogue("silu", BEFORE))
     with_end = time_plan(plan, reading)
-    without = time_plan(replace(plan, end=PLAIN_END), reading)
+    without = time_plan(replace(plan, epilogue=PLAIN_EPILOGUE), reading)
     residual = ITEM_BYTES[_BF16] * DENSE.batch * DENSE.c_out * DENSE.positions()
     yield Finding(
         name="silu(convolution + residual), 384 -> 384: added traffic",

@@ -1,8 +1,8 @@
 """`python -m benchmarks fast`: fast convolutions beside their bars: layers, errors, models.
 
 Layers are unrolled plans on one core, as those of `forward`; bars are of trn2. Models are patched
-and run on the meta device (they need the extra `diffusers`); their plans are chosen in closed form
-within a graph's instructions, and timed. The scatter baseline is that of `models`.
+and run on the meta device (they need the extra `diffusers`); their plans are chosen by the cost
+model within a graph's instructions, and timed. The scatter baseline is that of `models`.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from benchmarks.table import Column, aligned, microseconds, percent
 from nkisim.machine import CONSTANTS_VERSION, TRN2, TRN3, Machine, Reading
 from nkisim.machine_workarounds import with_workarounds
 from nkisim.timing import schedule
-from trnconv.ask.policy import BF16, FAST
-from trnconv.ask.question import Question
+from trnconv.algorithms.algorithm import Priced
+from trnconv.algorithms.search import search
+from trnconv.algorithms.winograd.candidates import candidates
+from trnconv.algorithms.winograd.plan import WinogradPlan, family_of
 from trnconv.cases import find
 from trnconv.errors import TrnconvError
-from trnconv.forms.form import Priced
-from trnconv.forms.minimal.candidates import candidates
-from trnconv.forms.minimal.plan import MinimalPlan, family_of
-from trnconv.forms.search import search
 from trnconv.geometry import ConvShape
 from trnconv.models import find as find_model
-from trnconv.planner.table import form_named, priced
+from trnconv.planner.table import algorithm_named, priced
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.policy import BF16, FAST
 from trnconv.runtime import time_plan, trace_plan
 from trnconv.runtime.pricing import Price
 
 HELP = "fast convolutions beside their bars: layers, errors, models"
-UNROLLED = 10**9  # static instructions; no layer needs as many, so nothing is rolled
+UNROLLED = 10**9  # static instructions; no layer needs as many, so nothing is looped
 BARS_US: dict[str, dict[str, float | None]] = {
     F23: {
         "a": 2000.0,
@@ -61,7 +61,7 @@ BARS_US: dict[str, dict[str, float | None]] = {
 }
 PAIRED = {pairs_of(transform): transform for transform in (F23, F43)}
 READING_LIMIT = 0.03  # of F(2,3), against the default reading
-_MACHINES = {machine.name: machine for machine in (TRN2, TRN3)}  # those with fast forms
+_MACHINES = {machine.name: machine for machine in (TRN2, TRN3)}  # those with fast algorithms
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Layer:
     """A benchmark layer with one transform; times in ns by reading."""
 
     key: str
-    plan: MinimalPlan
+    plan: WinogradPlan
     times_ns: dict[Reading, float]
     estimate_ns: float
     hbm_bytes: int
@@ -104,12 +104,14 @@ class Layer:
 
 
 def best_timed(shape: ConvShape, transform: str, machine: Machine = TRN2) -> Priced:
-    """The best plan of each axis in closed form, and of those the faster on the timeline."""
-    question = Question(shape, machine, budget=UNROLLED)
+    """The best plan of each axis by the cost model, and of those the faster on the timeline."""
+    problem = ConvProblem(shape, machine, budget=UNROLLED)
     families = [family_of(transform, axis) for axis in (0, 1)]
     if transform in PAIRED:
         families = [family_of(PAIRED[transform], 1, pairs=True)]
-    best_by_family = [search(form_named("minimal"), question, family)[:1] for family in families]
+    best_by_family = [
+        search(algorithm_named("winograd"), problem, family)[:1] for family in families
+    ]
     return min(
         (best for few in best_by_family for best in few),
         key=lambda plan: time_plan(plan.plan).makespan_ns,
@@ -142,7 +144,7 @@ def layer_table(layers: Sequence[Layer]) -> str:
     """One line for each layer and transform."""
     columns = [Column("layer", "<"), Column("transform", "<"), Column("us"), Column("bar\nus")]
     columns += [Column("met", "<"), Column("optimistic"), Column("pessimistic")]
-    columns += [Column("closed\nform"), Column("HBM\nMB"), Column("instruc-\ntions")]
+    columns += [Column("cost\nmodel"), Column("HBM\nMB"), Column("instruc-\ntions")]
     columns += [Column("plan", "<")]
     return aligned(columns, [_layer_row(layer) for layer in layers])
 
@@ -205,7 +207,7 @@ class ModelRun:
     name: str
     accuracy: str
     ours_s: float
-    closed_s: float  # in closed form, which chose the plans
+    closed_s: float  # by the cost model, which chose the plans
     baseline_s: float
     instructions: int
     calls: int
@@ -219,10 +221,10 @@ class ModelRun:
         return self.ours_s / self.baseline_s
 
 
-def _whole_sums(plan: MinimalPlan) -> MinimalPlan | None:
+def _whole_sums(plan: WinogradPlan) -> WinogradPlan | None:
     """The fastest plan of the same transform and axis that reads sums only when they are whole."""
-    question = Question(plan.shape, TRN2, plan.dtype)
-    found = candidates(question, plan.transform, plan.axis, midgroup=False)
+    problem = ConvProblem(plan.shape, TRN2, plan.dtype)
+    found = candidates(problem, plan.transform, plan.axis, midgroup=False)
     return min(found, key=lambda each: priced(each).cost.weighed_ns, default=None)
 
 
@@ -250,7 +252,7 @@ def run_model(name: str) -> list[ModelRun]:
     for accuracy, bar in model.bars.items():
         estimated = estimate(run, TRN2, accuracy=accuracy, cores=1)
         timed = [(layer, layer.calls * scheduled_ns(layer.price)) for layer in estimated.layers]
-        fast = [(layer, ns) for layer, ns in timed if layer.price.plan.plan.form == "minimal"]
+        fast = [(layer, ns) for layer, ns in timed if layer.price.plan.plan.algorithm == "winograd"]
         total = sum(ns for _, ns in timed)
         runs.append(
             ModelRun(
@@ -274,10 +276,10 @@ def run_model(name: str) -> list[ModelRun]:
 def scheduled_ns(price: Price) -> float:
     """A call on the timeline. Of several launches the longest stands for all.
 
-    Direct convolutions in several launches keep their closed form.
+    Direct convolutions in several launches keep their cost model.
     """
     plan, closed = price.plan.plan, price.plan.cost.total_ns
-    if price.launches > 1 and plan.form == "direct":
+    if price.launches > 1 and plan.algorithm == "direct":
         return price.ns
     return price.ns * time_plan(plan).makespan_ns / closed
 
@@ -286,7 +288,7 @@ def model_table(runs: Sequence[ModelRun]) -> str:
     """One line for each model and policy."""
     columns = [Column("model", "<"), Column("accuracy", "<"), Column("ours\ns")]
     columns += [Column("baseline\ns"), Column("ratio"), Column("bar"), Column("met", "<")]
-    columns += [Column("closed\nform"), Column("calls"), Column("fast\ncalls")]
+    columns += [Column("cost\nmodel"), Column("calls"), Column("fast\ncalls")]
     columns += [Column("of the\ntime"), Column("instruc-\ntions")]
     rows = [
         [
@@ -371,4 +373,4 @@ def _pairs(options: argparse.Namespace) -> int:
     keys = {"all": None, "none": []}.get(options.layers, options.layers.split(","))
     names = {"all": list(MODELS), "none": []}.get(options.models, options.models.split(","))
     models = [(name, MODELS[name].entry, MODELS[name].scenario) for name in names]
-    return pairs.compare(pairs.fast_questions(), keys, models)
+    return pairs.compare(pairs.fast_problems(), keys, models)

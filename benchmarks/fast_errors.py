@@ -18,13 +18,13 @@ import numpy as np
 
 from benchmarks.table import Column, aligned
 from nkisim.machine import TRN2
-from trnconv.ask.policy import BF16, FAST, FASTEST, LIMITS
-from trnconv.ask.question import Question
-from trnconv.forms.minimal.plan import family_of
-from trnconv.forms.minimal.transforms import OUTER, nested, transform_of
-from trnconv.forms.search import search
+from trnconv.algorithms.search import search
+from trnconv.algorithms.winograd.plan import family_of
+from trnconv.algorithms.winograd.transforms import OUTER, nested, transform_of
 from trnconv.geometry import ConvShape, conv_shape
-from trnconv.planner.table import form_named
+from trnconv.planner.table import algorithm_named
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.policy import BF16, FAST, FASTEST, LIMITS
 from trnconv.reference import forward
 from trnconv.runtime.launch import LaunchOperands, prepare, run
 
@@ -32,7 +32,7 @@ Array = np.ndarray[Any, Any]
 BFLOAT = np.dtype(ml_dtypes.bfloat16)
 WHITE, DECODER = "white noise", "like a decoder's"
 DIFFERENCES, PHASES = "differences", "phases"
-_UPSAMPLED = {DIFFERENCES: ("difference", "differences"), PHASES: ("direct", "direct")}
+_UPSAMPLED = {DIFFERENCES: ("winograd_upsample", "differences"), PHASES: ("direct", "direct")}
 _ALONG = {0: "frames", 1: "rows"}
 _SIZE = {96: (6, 12, 16), 192: (6, 8, 16), 384: (6, 8, 10), 1024: (6, 4, 6)}
 
@@ -85,14 +85,14 @@ def upsampled_shape_of(channels: int) -> ConvShape:
 def measure(transform: str, axis: int, channels: int, data: str) -> Errors:
     """One layer by F(m, 3) along an axis, simulated."""
     family = family_of(transform, axis)
-    rms, largest = _over_floor("minimal", family, shape_of(channels), data)
+    rms, largest = _over_floor("winograd", family, shape_of(channels), data)
     return Errors(transform, _ALONG[axis], channels, data, rms, largest)
 
 
 def measure_pairs(transform: str, channels: int, data: str) -> Errors:
     """One layer by F(2,3) along frames around F(m, 3) along rows, simulated."""
     family = family_of(transform, 1, pairs=True)
-    rms, largest = _over_floor("minimal", family, shape_of(channels), data)
+    rms, largest = _over_floor("winograd", family, shape_of(channels), data)
     return Errors(pairs_of(transform), "both", channels, data, rms, largest)
 
 
@@ -102,16 +102,16 @@ def pairs_of(transform: str) -> str:
 
 
 def measure_upsampled(family: str, channels: int, data: str) -> Errors:
-    """One upsampled layer by an algorithm of another form, simulated."""
-    form, searched = _UPSAMPLED[family]
-    rms, largest = _over_floor(form, searched, upsampled_shape_of(channels), data)
+    """One upsampled layer by a family of an algorithm, simulated."""
+    algorithm, searched = _UPSAMPLED[family]
+    rms, largest = _over_floor(algorithm, searched, upsampled_shape_of(channels), data)
     return Errors(family, "both", channels, data, rms, largest)
 
 
-def _over_floor(form: str, family: str, shape: ConvShape, data: str) -> tuple[float, float]:
+def _over_floor(algorithm: str, family: str, shape: ConvShape, data: str) -> tuple[float, float]:
     """RMS and largest error of the best plan, over those of rounding the exact output."""
     x, w = arrays(shape, data)
-    candidates = search(form_named(form), Question(shape, TRN2), family)
+    candidates = search(algorithm_named(algorithm), ConvProblem(shape, TRN2), family)
     done = run(prepare((candidates[0].plan,)), LaunchOperands((x,), w))
     y = np.asarray(done.outputs).astype(np.float64)
     exact = forward(x, w, None, shape)

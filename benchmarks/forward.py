@@ -22,18 +22,18 @@ from benchmarks.scatter import scatter_ns
 from benchmarks.table import Column, aligned, microseconds, percent, yes_or_no
 from nkisim.machine import CONSTANTS_VERSION, MACHINES, TRN2, Machine, Reading
 from nkisim.timing import schedule
-from trnconv.ask.ends import ITEM_BYTES
-from trnconv.ask.question import Question
+from trnconv.algorithms.search import of_algorithm
 from trnconv.cases import BENCHMARK, Case
 from trnconv.errors import TrnconvError
-from trnconv.forms.search import of_form
 from trnconv.geometry import ConvShape
 from trnconv.planner.best import only, searched_plan
-from trnconv.planner.table import form_named
+from trnconv.planner.table import algorithm_named
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.epilogue import ITEM_BYTES
 from trnconv.runtime import trace_plan
 
 HELP = "benchmark layers against bars and a baseline"
-UNROLLED = 10**9  # static instructions; no layer needs as many, so nothing is rolled
+UNROLLED = 10**9  # static instructions; no layer needs as many, so nothing is looped
 
 # The times to beat in us, on trn2 in the default reading. They come from a prototype of this design
 # that was itself only modelled, by an earlier timing model with other constants: DMA issue and
@@ -109,7 +109,7 @@ class Layer:
 
     @property
     def estimate_error(self) -> float:
-        """The closed form against the timeline."""
+        """The cost model against the timeline."""
         return self.estimate_ns / self.default_ns - 1
 
     def ratio(self, reading: Reading) -> float:
@@ -151,8 +151,8 @@ def bar_us(case: Case, machine: Machine) -> float | None:
 
 def model_layer(case: Case, machine: Machine, readings: Sequence[Reading]) -> Layer:
     """Plan and simulate once, schedule in every reading, and time the baseline in the same."""
-    question = Question(case.shape, machine, case.dtype, budget=UNROLLED)
-    searched = searched_plan(only(question, "direct"))
+    problem = ConvProblem(case.shape, machine, case.dtype, budget=UNROLLED)
+    searched = searched_plan(only(problem, "direct"))
     run = trace_plan(searched.plan)
     timelines = {
         reading: schedule(run.trace, run.machine, reading, memory=run.memory)
@@ -169,7 +169,7 @@ def model_layer(case: Case, machine: Machine, readings: Sequence[Reading]) -> La
         hbm_bytes=default.hbm_bytes,
         sbuf_bytes=run.memory.sbuf_peak_bytes_per_partition,
         instructions=default.static_instructions,
-        plain=of_form(form_named("direct"), searched).is_plain,
+        plain=of_algorithm(algorithm_named("direct"), searched).is_plain,
     )
 
 
@@ -183,7 +183,7 @@ def heading(machine: Machine, compared: Reading) -> str:
         "ratio: baseline / ours. MFU: the convolution's own multiply-adds (padding counted) over"
         " peak, not those the array executes.\n"
         "x least: HBM bytes over input + weights + bias + output once. SBUF: bytes of a partition."
-        " error: closed form against the timeline."
+        " error: cost model against the timeline."
     )
 
 
@@ -238,11 +238,11 @@ def checks(layers: Sequence[Layer], compared: Reading) -> str:
         Column("plan", "<"),
         Column("limit"),
         Column("HBM", "<"),
-        Column("closed\nform", "<"),
+        Column("cost\nmodel", "<"),
         *(Column(f"ratio,\n{reading.value}") for reading in beside),
     ]
     rows = [_check_row(layer, beside) for layer in layers]
-    names = {2: "readings", 5: "HBM", 6: "closed form"}
+    names = {2: "readings", 5: "HBM", 6: "cost model"}
     held = ", ".join(
         f"{name} {sum(row[place] == 'yes' for row in rows)}/{len(rows)}"
         for place, name in names.items()
@@ -358,7 +358,7 @@ def _pairs(options: argparse.Namespace) -> int:
         raise TrnconvError("--json and --machine with --cores 2: pairs are of trn2, and printed.")
     every = options.layers == BENCHMARK
     return pairs.compare(
-        pairs.direct_questions(), None if every else [case.key for case in options.layers]
+        pairs.direct_problems(), None if every else [case.key for case in options.layers]
     )
 
 

@@ -28,19 +28,19 @@ THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What the command can be asked for."""
-    parser.add_argument("--turns", type=int, default=5, metavar="N", help="runs of each")
+    parser.add_argument("--iterations", type=int, default=5, metavar="N", help="runs of each")
 
 
 def main(options: argparse.Namespace) -> int:
     """Time both in a process of one thread; the exit code is 1 beyond the limit."""
     if importlib.util.find_spec("torch") is None:
         raise UnsupportedError("it compares with torch: pip install 'trnconv[torch]'.")
-    command = [sys.executable, "-m", "benchmarks.frontend", str(options.turns)]
+    command = [sys.executable, "-m", "benchmarks.frontend", str(options.iterations)]
     alone = dict.fromkeys(THREADS, "1")  # NumPy's BLAS reads them when it is loaded
     return subprocess.run(command, check=False, env={**os.environ, **alone}).returncode  # noqa: S603
 
 
-def compare(turns: int) -> int:
+def compare(iterations: int) -> int:
     """Time both, print them, say whether the limit is held."""
     import torch  # noqa: PLC0415 (the other commands run without it)
 
@@ -50,23 +50,23 @@ def compare(turns: int) -> int:
     generator = torch.Generator().manual_seed(0)
     x, w = (torch.randn(shape, generator=generator) for shape in (INPUT, WEIGHT))
     narrow = x.bfloat16(), w.bfloat16()
-    simulated, theirs = in_turns(
+    simulated, theirs = alternately(
         lambda: functional.conv3d(*narrow, padding=PADDING, backend="nkisim"),
         lambda: torch.nn.functional.conv3d(x, w, padding=PADDING),
-        turns,
+        iterations,
     )
     both = f"nkisim, bf16: {1000 * simulated:.0f} ms; torch, fp32: {1000 * theirs:.0f} ms"
     print(both, last_line(simulated / theirs), sep="\n")  # noqa: T201 (command lines print)
     return int(simulated > LIMIT * theirs)
 
 
-def in_turns(
-    first_call: Callable[[], Any], second_call: Callable[[], Any], turns: int
+def alternately(
+    first_call: Callable[[], Any], second_call: Callable[[], Any], iterations: int
 ) -> tuple[float, float]:
     """The least seconds of each; the first run of both is not counted, it fills caches."""
     first_call()
     second_call()
-    times = [(seconds(first_call), seconds(second_call)) for _ in range(turns)]
+    times = [(seconds(first_call), seconds(second_call)) for _ in range(iterations)]
     return min(first for first, _ in times), min(second for _, second in times)
 
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from benchmarks.scatter import scatter_ns
 from benchmarks.table import Column, aligned, by_times, microseconds, significant
 from nkisim.machine import CONSTANTS_VERSION, MACHINES, TRN2, Machine, Reading
-from trnconv.ask.launches import launches
-from trnconv.ask.limits import DEFAULT_BUDGET
-from trnconv.ask.question import Question
 from trnconv.catalogue import Call, calls
 from trnconv.errors import TrnconvError
 from trnconv.geometry import ConvShape
 from trnconv.planner.best import only, searched_plan
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.launches import launches
+from trnconv.problem.limits import DEFAULT_BUDGET
 from trnconv.runtime import time_plan
 
 HELP = "all convolutions of one run of a model"
@@ -37,7 +37,7 @@ class Cost:
     baseline_ns: float
     bound: str  # of the longest launch
     instructions: int
-    rolled: bool
+    looped: bool
     executed_macs: int  # what the array does, useful or not
     launches: int
 
@@ -85,7 +85,7 @@ def price(shape: ConvShape, machine: Machine, budget: int) -> Cost:
         baseline_ns=scatter_ns(shape, machine, Reading.default),
         bound=max(every, key=lambda cost: cost.ours_ns).bound,
         instructions=sum(cost.instructions for cost in every),
-        rolled=any(cost.rolled for cost in every),
+        looped=any(cost.looped for cost in every),
         executed_macs=sum(cost.executed_macs for cost in every),
         launches=len(every),
     )
@@ -96,19 +96,19 @@ class _LaunchCost:
     ours_ns: float
     bound: str
     instructions: int
-    rolled: bool
+    looped: bool
     executed_macs: int
 
 
 def _price_launch(shape: ConvShape, machine: Machine, budget: int) -> _LaunchCost:
-    question = Question(shape, machine, DTYPE, budget=budget)
-    searched = searched_plan(only(question, "direct"))
+    problem = ConvProblem(shape, machine, DTYPE, budget=budget)
+    searched = searched_plan(only(problem, "direct"))
     timeline = time_plan(searched.plan)
     return _LaunchCost(
         timeline.makespan_ns,
         timeline.bound,
         timeline.static_instructions,
-        searched.plan.is_rolled,
+        searched.plan.is_looped,
         searched.cost.columns * machine.partitions**2,
     )
 
@@ -171,7 +171,7 @@ def _row(layer: Layer, whole_ns: float) -> list[str]:
         f"{100 * call.calls * cost.ours_ns / whole_ns:.1f} %",
         cost.bound,
         f"{cost.instructions}",
-        "rolled" if cost.rolled else "unrolled",
+        "looped" if cost.looped else "unrolled",
         call.module,
     ]
 

@@ -1,7 +1,7 @@
 """`python -m benchmarks models`: every autoencoder of the registry at its production size.
 
 What encodes and decodes do comes from stored traces, without torch. Their convolutions are
-priced by the planner's closed form (`--simulate`: traced and scheduled), under the default policy,
+priced by the planner's cost model (`--simulate`: traced and scheduled), under the default policy,
 on trn2 and trn3; with `--full` also directly and under "fast", whose plans are searched for: that
 takes most of an hour. Times are of a launch: two cores, or `--cores 1`, for which plans of trn3 are
 searched for, too, and left out without `--full`. Convolutions that torch keeps are listed with the
@@ -30,14 +30,14 @@ from pathlib import Path
 from benchmarks.scatter_times import Times, baseline_ns, store, stored
 from benchmarks.table import Column, aligned, significant
 from nkisim.machine import CONSTANTS_VERSION, TRN2, TRN3
-from trnconv.ask.cores import cores_in_words
-from trnconv.ask.policy import ALWAYS_DIRECT, BF16, DIRECT, FAST
 from trnconv.baseline import model_baseline
 from trnconv.errors import TrnconvError
 from trnconv.geometry import ConvShape
 from trnconv.model_plan import ModelPlan, PlanOptions, Prices, model_trace, plan_trace
 from trnconv.model_plan.registry_plans import SHIPPED_LAUNCHES
 from trnconv.models import find, models
+from trnconv.problem.cores import describe_cores
+from trnconv.problem.policy import ALWAYS_DIRECT, BF16, DIRECT, FAST
 from trnconv.runtime.pricing import price
 from trnconv.traces import TracedConv
 
@@ -179,7 +179,7 @@ def measure(job: Job, *, asked_options: Asked, known: Times) -> tuple[Row, Times
 def _baseline(work: TracedConv, known: Times) -> float:
     """Grouped and transposed convolutions have no baseline: there it gets our direct time."""
     if not isinstance(work.shape, ConvShape) or work.shape.groups > 1:
-        return price(work.question(TRN2, policy=ALWAYS_DIRECT), cores=1, beyond_hbm=True).ns
+        return price(work.problem(TRN2, policy=ALWAYS_DIRECT), cores=1, beyond_hbm=True).ns
     return baseline_ns(work.shape, known)
 
 
@@ -285,8 +285,8 @@ def main(options: argparse.Namespace) -> int:
             options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     print(
         f"Modelled, constants {CONSTANTS_VERSION}, default reading, bf16, batch 1,"
-        f" {cores_in_words(options.cores)};"
-        f" {'scheduled' if options.simulate else 'closed form of the planner'}.\n"
+        f" {describe_cores(options.cores)};"
+        f" {'scheduled' if options.simulate else 'cost model of the planner'}.\n"
         "Convolutions only: no norms, attention, launches. Copies are bytes of padding,"
         " concatenation, upsampling and caches, read and written.\n"
     )

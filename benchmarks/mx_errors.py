@@ -24,9 +24,9 @@ from benchmarks.fast_errors import BFLOAT, DECODER, WHITE, arrays
 from benchmarks.table import Column, aligned
 from nkisim.machine import PARTITIONS, TRN3
 from nkisim.running.kernel import run
-from trnconv.ask import policy
-from trnconv.forms.minimal.transforms import TAPS, TRANSFORMS, Transform
+from trnconv.algorithms.winograd.transforms import TAPS, TRANSFORMS, Transform
 from trnconv.geometry import ConvShape, conv_shape
+from trnconv.problem import policy
 from trnconv.reference import forward
 
 HELP = "errors of eight-bit MX operands and of bf16 sums (trn3)"

@@ -1,7 +1,7 @@
 """`python -m benchmarks networks`: every convolution of networks for images, planned and priced.
 
 A check of generality: the networks are those of `benchmarks/image_networks`. Times are of a launch
-on trn2, by the planner's closed form, convolutions only, each with its activation and residual; a
+on trn2, by the planner's cost model, convolutions only, each with its activation and residual; a
 layer that is refused is listed with the reason. `--layers` and `--kinds` say where time goes. The
 least time is that of all products at peak, or of reading all weights once: what is left for whoever
 keeps activations on chip.
@@ -22,10 +22,10 @@ from pathlib import Path
 from benchmarks.image_networks import NETWORKS, ImageLayer, ImageNetwork
 from benchmarks.table import Column, aligned, microseconds, significant
 from nkisim.machine import CONSTANTS_VERSION, TRN2
-from trnconv.ask.cores import cores_in_words
-from trnconv.ask.ends import ITEM_BYTES
-from trnconv.ask.question import Question, Shape
 from trnconv.errors import TrnconvError
+from trnconv.problem.conv_problem import ConvProblem, Shape
+from trnconv.problem.cores import describe_cores
+from trnconv.problem.epilogue import ITEM_BYTES
 from trnconv.runtime.pricing import price
 
 HELP = "networks for images, as a check of generality"
@@ -110,7 +110,7 @@ class NetworkRow:
     def of_peak(self) -> float:
         """The layers' own multiply-adds over what the arrays could do in that time.
 
-        More than 1 where fewer are done: by a fast form, or on what is upsampled.
+        More than 1 where fewer are done: by a fast algorithm, or on what is upsampled.
         """
         return self.macs / (self.ns * peak_macs_per_ns(self.cores)) if self.ns else 0.0
 
@@ -134,7 +134,7 @@ def priced_layer(counted: tuple[ImageLayer, int], *, cores: int) -> PricedLayer:
     layer, calls = counted
     ns, bound, hbm_bytes, refusal = 0.0, "", 0, ""
     try:
-        priced = price(Question(layer.shape, TRN2, _DTYPE, end=layer.end), cores=cores)
+        priced = price(ConvProblem(layer.shape, TRN2, _DTYPE, epilogue=layer.epilogue), cores=cores)
         ns, bound, hbm_bytes = priced.ns, priced.bound, priced.hbm_bytes
     except TrnconvError as error:
         refusal = str(error)
@@ -164,8 +164,8 @@ def counted_layers(network: ImageNetwork) -> list[tuple[ImageLayer, int]]:
     first: dict[tuple[Shape, object], ImageLayer] = {}
     counts: Counter[tuple[Shape, object]] = Counter()
     for layer in network.layers:
-        first.setdefault((layer.shape, layer.end), layer)
-        counts[layer.shape, layer.end] += 1
+        first.setdefault((layer.shape, layer.epilogue), layer)
+        counts[layer.shape, layer.epilogue] += 1
     return [(layer, counts[key]) for key, layer in first.items()]
 
 
@@ -272,7 +272,7 @@ def main(options: argparse.Namespace) -> int:
         rows = list(_rows(options, pool.map))
     print(
         f"Modelled, trn2, constants {CONSTANTS_VERSION}, default reading, bf16,"
-        f" {cores_in_words(options.cores)}, accuracy bf16, closed form of the planner; nothing was"
+        f" {describe_cores(options.cores)}, accuracy bf16, cost model of the planner; nothing was"
         " measured.\nConvolutions only, batch norms folded: no pooling, attention, other norms, and"
         " no launches.\n"
     )

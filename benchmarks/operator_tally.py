@@ -1,4 +1,4 @@
-"""What torch runs, noted: problems of our kernels, bytes and products of all other operators."""
+"""What torch runs, recorded: problems of our kernels, bytes and products of all other operators."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _norm_gradient(args: tuple[Any, ...]) -> tuple[tuple[int, ...], str]:
 _OURS: dict[str, tuple[str, Callable[[tuple[Any, ...]], Any]]] = {
     "trnconv::convolution": ("convolutions", _conv),
     "trnconv::input_gradient": ("input gradients", _input),
-    "trnconv::filter_gradient": ("filter gradients", _filter),
+    "trnconv::weight_gradient": ("weight gradients", _filter),
     "trnconv::norm": ("norms and SiLU", _norm),
     "trnconv::norm_gradient": ("gradients of norms and SiLU", _norm_gradient),
 }

@@ -45,14 +45,14 @@ class Overhead:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What the command can be asked for."""
     parser.add_argument("--model", default="wan2.1", help="a name of the registry")
-    parser.add_argument("--turns", type=int, default=3, metavar="N", help="runs of each")
+    parser.add_argument("--iterations", type=int, default=3, metavar="N", help="runs of each")
 
 
 def main(options: argparse.Namespace) -> int:
     """Measure and print; the exit code is 1 beyond a limit."""
     if importlib.util.find_spec("diffusers") is None:
         raise UnsupportedError("it builds a model: pip install 'trnconv[diffusers]'.")
-    overhead = measured(options.model, options.turns)
+    overhead = measured(options.model, options.iterations)
     print(  # noqa: T201 (command lines print)
         f"{options.model}, decode at its production size on the meta device, CPU seconds here:",
         f"patch_ {overhead.patch_s:.3f}",
@@ -65,7 +65,7 @@ def main(options: argparse.Namespace) -> int:
     return int(not overhead.holds)
 
 
-def measured(name: str, turns: int) -> Overhead:
+def measured(name: str, iterations: int) -> Overhead:
     """Both decodes in turns, and patching."""
     import torch  # noqa: PLC0415 (the other commands run without it)
 
@@ -82,7 +82,7 @@ def measured(name: str, turns: int) -> Overhead:
 
     run()
     patching, patched, unpatched = [], [], []
-    for _ in range(turns + 1):
+    for _ in range(iterations + 1):
         unpatched.append(seconds(run))
         patching.append(seconds(lambda: patch_(model)))
         patched.append(seconds(run))

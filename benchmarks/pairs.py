@@ -1,8 +1,8 @@
 """`--cores 2` of `forward` and `fast`: both cores of a launch against one, in the same run.
 
 Layers are unrolled plans on the timeline: one core alone, then both on one clock and one HBM.
-Models are priced in closed form within a graph's instructions. Their baseline on a pair takes half
-of its time on one core, as if its rows or channels were halved and nothing was lost.
+Models are priced by the cost model within a graph's instructions. Their baseline on a pair takes
+half of its time on one core, as if its rows or channels were halved and nothing was lost.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from benchmarks.model import find_calls
 from benchmarks.scatter_times import baseline_ns, stored
 from benchmarks.table import Column, aligned, microseconds
 from nkisim.machine import CONSTANTS_VERSION, TRN2
-from trnconv.ask.policy import BF16, FAST, Policy
-from trnconv.ask.question import FILTER_GRADIENT, Question
+from trnconv.algorithms.algorithm import Plan
 from trnconv.cases import find
-from trnconv.forms.form import Plan
 from trnconv.geometry import conv_shape, input_gradient_shape
 from trnconv.models import find as find_model
 from trnconv.planner.best import only, searched_plan
 from trnconv.planner.shares import shared_plans
+from trnconv.problem.conv_problem import WEIGHT_GRADIENT, ConvProblem
+from trnconv.problem.policy import BF16, FAST, Policy
 from trnconv.runtime.describe import describe_split
 from trnconv.runtime.launch import time_plan, time_plans
 
 Scenario = tuple[str, str, str]  # of a decode: bars, entry of the registry, catalogue
-UNROLLED = 10**9  # static instructions; no layer needs as many, so nothing is rolled
+UNROLLED = 10**9  # static instructions; no layer needs as many, so nothing is looped
 CORES = 2  # of a launch
 DIRECT_LAYERS = ("a", "b", "c1", "h1", "i1", "k1")
 FAST_LAYERS = ("a", "b", "c1", "h1", "h2")
@@ -43,17 +43,17 @@ MODEL_BARS = {
 
 @dataclass(frozen=True)
 class Asked:
-    """A question, what it is called, and how many times faster a pair is to be."""
+    """A problem, what it is called, and how many times faster a pair is to be."""
 
     key: str
     name: str
-    question: Question
+    problem: ConvProblem
     bar: float
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One question on one core and on two; times in ns, modelled."""
+    """One problem on one core and on two; times in ns, modelled."""
 
     asked: Asked
     alone_ns: float
@@ -71,38 +71,38 @@ class Pair:
         return self.gain >= self.asked.bar
 
 
-def direct_questions() -> Iterable[Asked]:
+def direct_problems() -> Iterable[Asked]:
     """Direct layers, then a depthwise convolution and the gradients of a layer."""
     for key in (*DIRECT_LAYERS, "j"):
-        question = only(Question(find(key).shape, TRN2, budget=UNROLLED), "direct")
-        yield Asked(key, "direct", question, POINTWISE_BAR if key == "j" else DIRECT_BAR)
+        problem = only(ConvProblem(find(key).shape, TRN2, budget=UNROLLED), "direct")
+        yield Asked(key, "direct", problem, POINTWISE_BAR if key == "j" else DIRECT_BAR)
     deep = conv_shape((1, 512, 4, 64, 64), (512, 1, 3, 3, 3), padding=1, groups=512)
-    question = only(Question(deep, TRN2, budget=UNROLLED), "depthwise")
-    yield Asked("512", "depthwise 3x3x3", question, OTHERS_BAR)
+    problem = only(ConvProblem(deep, TRN2, budget=UNROLLED), "depthwise")
+    yield Asked("512", "depthwise 3x3x3", problem, OTHERS_BAR)
     shape = find("c1").shape
-    question = Question(shape, TRN2, budget=UNROLLED)
-    yield Asked("c1", "filter gradient", replace(question, asks=FILTER_GRADIENT), OTHERS_BAR)
-    turned = replace(question, shape=input_gradient_shape(shape))
+    problem = ConvProblem(shape, TRN2, budget=UNROLLED)
+    yield Asked("c1", "weight gradient", replace(problem, direction=WEIGHT_GRADIENT), OTHERS_BAR)
+    turned = replace(problem, shape=input_gradient_shape(shape))
     yield Asked("c1", "input gradient", only(turned, "direct"), OTHERS_BAR)
 
 
-def fast_questions() -> Iterable[Asked]:
+def fast_problems() -> Iterable[Asked]:
     """F(2,3) of layers: the default policy allows no other transform."""
     policy = Policy(BF16, least_macs=0)
     for key in FAST_LAYERS:
-        question = Question(find(key).shape, TRN2, budget=UNROLLED, policy=policy)
-        yield Asked(key, "F(2,3)", only(question, "minimal"), FAST_BAR)
+        problem = ConvProblem(find(key).shape, TRN2, budget=UNROLLED, policy=policy)
+        yield Asked(key, "F(2,3)", only(problem, "winograd"), FAST_BAR)
 
 
 def timed(named: Asked) -> Pair:
     """The planner's choice for one core and for two, on the timeline."""
-    alone = time_plan(searched_plan(named.question).plan).makespan_ns
-    plans = tuple(priced.plan for priced in shared_plans(named.question))
+    alone = time_plan(searched_plan(named.problem).plan).makespan_ns
+    plans = tuple(priced.plan for priced in shared_plans(named.problem))
     return Pair(named, alone, time_plans(plans).makespan_ns, plans)
 
 
 def table(pairs: Sequence[Pair]) -> str:
-    """One line for each question."""
+    """One line for each problem."""
     columns = [
         Column("layer", "<"),
         Column("what", "<"),
@@ -130,7 +130,7 @@ def table(pairs: Sequence[Pair]) -> str:
 
 @dataclass(frozen=True)
 class ModelPair:
-    """A decode on a pair, in seconds, modelled in closed form."""
+    """A decode on a pair, in seconds, modelled by the cost model."""
 
     name: str
     accuracy: str
@@ -198,12 +198,12 @@ def heading() -> str:
 
 
 def compare(
-    questions: Iterable[Asked], keys: Sequence[str] | None, models: Iterable[Scenario] = ()
+    problems: Iterable[Asked], keys: Sequence[str] | None, models: Iterable[Scenario] = ()
 ) -> int:
     """Print layers whose key is asked for and models, and how many bars are met; the exit code."""
     print(heading())
     pairs = []
-    for named in questions:
+    for named in problems:
         if keys is None or named.key in keys:
             pairs.append(timed(named))
             print(table(pairs[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
@@ -211,9 +211,7 @@ def compare(
         print("", table(pairs), sep="\n")
     runs = [run for model in models for run in model_pairs(*model)]
     if runs:
-        print(
-            "\nModels: closed form, within a graph's instructions; the baseline takes half of its"
-        )
+        print("\nModels: cost model, within a graph's instructions; the baseline takes half of its")
         print("time on one core, an ideal split.", "", model_table(runs), sep="\n")
     met = [pair.met for pair in pairs] + [run.ratio <= run.bar for run in runs]
     print("", f"bars met {sum(met)}/{len(met)}", sep="\n")

@@ -20,13 +20,13 @@ from typing import Any
 from benchmarks.drawn_shapes import drawn_shape, is_small
 from benchmarks.table import Column, aligned
 from nkisim.machine import TRN2
-from trnconv.ask.question import Question
-from trnconv.ask.words import call_in_words
 from trnconv.geometry import ConvShape, conv_shape
 from trnconv.model_plan import model_plan, planned_sizes
 from trnconv.models import find, models
-from trnconv.runtime.filter_gradient import gradient_question
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.describe import describe_call
 from trnconv.runtime.pricing import price
+from trnconv.runtime.weight_gradient import gradient_problem
 
 HELP = "CPU seconds that planning takes"
 SINGLE_S, MODEL_S = 2.0, 15.0  # what a call and a model may take
@@ -53,23 +53,23 @@ class Timed:
     seconds: float  # of this computer's CPU
 
 
-def call_number(number: int) -> Question:
+def call_number(number: int) -> ConvProblem:
     """A single call: large kernels first, then drawn shapes that are too large to run."""
-    named = [Question(shape, TRN2) for shape in _LARGEST_KERNELS]
-    named += [gradient_question(shape, TRN2.name, "bfloat16") for shape in _GRADIENTS]
+    named = [ConvProblem(shape, TRN2) for shape in _LARGEST_KERNELS]
+    named += [gradient_problem(shape, TRN2.name, "bfloat16") for shape in _GRADIENTS]
     if number < len(named):
         return named[number]
     large = (shape_number for shape_number in count() if not is_small(shape_number))
-    return drawn_shape(next(islice(large, number - len(named), None))).question()
+    return drawn_shape(next(islice(large, number - len(named), None))).problem()
 
 
 def time_call(number: int) -> Timed:
     """Plan a single call."""
     forget()
-    question = call_number(number)
+    problem = call_number(number)
     start = time.process_time()
-    price(question)
-    return Timed(call_in_words(question), time.process_time() - start)
+    price(problem)
+    return Timed(describe_call(problem), time.process_time() - start)
 
 
 def time_model(job: tuple[str, str, str]) -> Timed:

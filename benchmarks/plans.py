@@ -17,20 +17,20 @@ from statistics import median
 
 from benchmarks.table import Column, aligned, by_times
 from nkisim.machine import CONSTANTS_VERSION, MACHINES, Machine
-from trnconv.ask.launches import planned_parts
-from trnconv.ask.limits import DEFAULT_BUDGET
-from trnconv.ask.question import Question
+from trnconv.algorithms.algorithm import Priced
+from trnconv.algorithms.search import of_algorithm
 from trnconv.catalogue import Call, calls
 from trnconv.errors import TrnconvError
-from trnconv.forms.form import Priced
-from trnconv.forms.search import of_form
 from trnconv.geometry import ConvShape, TransposedShape
 from trnconv.planner.best import only, searched_plan
-from trnconv.planner.table import form_named
+from trnconv.planner.table import algorithm_named
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.launches import planned_parts
+from trnconv.problem.limits import DEFAULT_BUDGET
 
 HELP = "plan every convolution of the catalogue"
 DTYPE = "bfloat16"
-DIRECT = form_named("direct")
+DIRECT = algorithm_named("direct")
 Shape = ConvShape | TransposedShape
 _TOGETHER = 8  # problems a worker takes at once
 _SAID_EVERY = 500
@@ -53,8 +53,8 @@ class Planned:
     ms: float
     failure: str = ""
     launches: int = 0
-    instructions: int = 0  # of the longest launch, by the closed form
-    rolled: bool = False
+    instructions: int = 0  # of the longest launch, by the cost model
+    looped: bool = False
     streamed: bool = False
 
 
@@ -81,8 +81,8 @@ def plan_task(task: Task) -> Planned:
 
 
 def _taken(shape: Shape, machine: Machine) -> list[Priced]:
-    question = only(Question(shape, machine, DTYPE), DIRECT.name)
-    return [taken for _, taken in planned_parts(question, searched_plan)]
+    problem = only(ConvProblem(shape, machine, DTYPE), DIRECT.name)
+    return [taken for _, taken in planned_parts(problem, searched_plan)]
 
 
 def _outcome(task: Task, ms: float, launch_count: int, planned: Sequence[Priced]) -> Planned:
@@ -91,8 +91,8 @@ def _outcome(task: Task, ms: float, launch_count: int, planned: Sequence[Priced]
         ms=ms,
         launches=launch_count,
         instructions=max(priced.cost.instructions for priced in planned),
-        rolled=any(priced.plan.is_rolled for priced in planned),
-        streamed=any(of_form(DIRECT, priced).streamed > 0 for priced in planned),
+        looped=any(priced.plan.is_looped for priced in planned),
+        streamed=any(of_algorithm(DIRECT, priced).streamed > 0 for priced in planned),
     )
 
 
@@ -114,7 +114,7 @@ def by_machine(outcomes: Sequence[Planned], machines: Sequence[str]) -> str:
     columns = [
         Column("machine", "<"),
         *(Column(text) for text in ("planned", "failed", "median\nms", "p95\nms", "max\nms")),
-        *(Column(text) for text in ("rolled", "streamed", "several\nlaunches", "launches\nin all")),
+        *(Column(text) for text in ("looped", "streamed", "several\nlaunches", "launches\nin all")),
         Column("most\ninstructions"),
     ]
     rows = [
@@ -134,7 +134,7 @@ def _machine_row(name: str, outcomes: Sequence[Planned]) -> list[str]:
         f"{median(times):.1f}",
         f"{percentile(times, 95):.1f}",
         f"{max(times):.1f}",
-        f"{sum(outcome.rolled for outcome in outcomes)}",
+        f"{sum(outcome.looped for outcome in outcomes)}",
         f"{sum(outcome.streamed for outcome in outcomes)}",
         f"{sum(outcome.launches > 1 for outcome in outcomes)}",
         f"{sum(outcome.launches for outcome in outcomes)}",
@@ -150,7 +150,7 @@ def percentile(values: Sequence[float], share: int) -> float:
 def largest(outcomes: Sequence[Planned]) -> str:
     """The calls with the most instructions in one launch."""
     columns = [Column("instruc-\ntions"), Column("machine", "<"), Column("launches"), Column("ms")]
-    columns += [Column("rolled", "<"), Column("problem", "<")]
+    columns += [Column("looped", "<"), Column("problem", "<")]
     ranked = sorted(outcomes, key=lambda outcome: outcome.instructions, reverse=True)
     rows = [
         [
@@ -158,7 +158,7 @@ def largest(outcomes: Sequence[Planned]) -> str:
             outcome.task.machine,
             f"{outcome.launches}",
             f"{outcome.ms:.1f}",
-            "rolled" if outcome.rolled else "unrolled",
+            "looped" if outcome.looped else "unrolled",
             described(outcome.task.shape),
         ]
         for outcome in ranked[:_LARGEST]

@@ -1,7 +1,7 @@
 """`python -m benchmarks price`: what the planner believes a plan takes, beside its schedule.
 
-The closed form decides which plan is taken. Here it is held against nkisim's schedule of the same
-plan, for the best plan of every algorithm that answers a question: with and without hardware loops,
+The cost model decides which plan is taken. Here it is held against nkisim's schedule of the same
+plan, for the best plan of every algorithm that answers a problem: with and without hardware loops,
 residual, streamed weights, pieces, padding modes, upsampling, and as gradients.
 """
 
@@ -16,28 +16,28 @@ from typing import Any
 
 from benchmarks.table import Column, aligned, microseconds, percent
 from nkisim.machine import CONSTANTS_VERSION, MACHINES
-from trnconv.ask.ends import BEFORE, end_of
-from trnconv.ask.policy import DIRECT, FAST, policy_of
-from trnconv.ask.question import FILTER_GRADIENT, Question
+from trnconv.algorithms.algorithm import Plan
 from trnconv.cases import find
-from trnconv.forms.form import Plan
 from trnconv.geometry import conv_shape, input_gradient_shape, transposed_shape
 from trnconv.planner.best import offers_of
+from trnconv.problem.conv_problem import WEIGHT_GRADIENT, ConvProblem
+from trnconv.problem.epilogue import BEFORE, epilogue_of
+from trnconv.problem.policy import DIRECT, FAST, policy_of
 from trnconv.runtime import time_plan
 
 HELP = "what the planner believes plans take, beside their schedules"
 WITHIN = 0.05  # of the schedule: what a price is wanted to be
 _SHORT = 6_000  # static instructions: a budget that only hardware loops keep
 _LONG = 80_000  # one that most layers keep without
-_RESIDUAL = end_of("silu", BEFORE, "")
+_RESIDUAL = epilogue_of("silu", BEFORE, "")
 
 
 @dataclass(frozen=True)
 class Ask:
-    """A question by name."""
+    """A problem by name."""
 
     name: str
-    question: Question
+    problem: ConvProblem
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,15 @@ def asks() -> Iterator[Ask]:
     for key in ("a", "b", "c2", "c4", "d", "e", "f", "g", "h1", "i1", "i2", "i3", "j", "k1", "k3"):
         shape = find(key).shape
         short = replace(shape, size=(min(shape.size[0], 4), *shape.size[1:]))
-        question = Question(short, MACHINES["trn2"], budget=_LONG, policy=policy_of(FAST))
-        yield Ask(key, question)
+        problem = ConvProblem(short, MACHINES["trn2"], budget=_LONG, policy=policy_of(FAST))
+        yield Ask(key, problem)
         if key in ("a", "b", "c2", "e", "i1", "i2", "k1"):
-            yield Ask(f"{key}, short", replace(question, budget=_SHORT))
+            yield Ask(f"{key}, short", replace(problem, budget=_SHORT))
         if key in ("a", "b", "c2", "i2"):
-            yield Ask(f"{key}, residual", replace(question, end=_RESIDUAL))
-            yield Ask(f"{key}, residual, short", replace(question, end=_RESIDUAL, budget=_SHORT))
+            yield Ask(f"{key}, residual", replace(problem, epilogue=_RESIDUAL))
+            yield Ask(
+                f"{key}, residual, short", replace(problem, epilogue=_RESIDUAL, budget=_SHORT)
+            )
     yield from _layouts()
     yield from _gradients()
     yield from _machines()
@@ -100,20 +102,20 @@ def _layouts() -> Iterator[Ask]:
     yield _ask("groups", (1, 256, 1, 64, 64), (256, 64, 1, 3, 3), groups=4, padding=(0, 1, 1))
     yield _ask("audio", (1, 128, 1, 1, 16384), (128, 128, 1, 1, 7), padding=(0, 0, 3))
     shape = transposed_shape((1, 128, 2, 48, 48), (128, 64, 3, 4, 4), stride=(1, 2, 2), padding=1)
-    yield Ask("transposed", Question(shape, MACHINES["trn2"]))
+    yield Ask("transposed", ConvProblem(shape, MACHINES["trn2"]))
 
 
 def _gradients() -> Iterator[Ask]:
     for key in ("b", "c2", "i2"):
         shape = find(key).shape
         short = replace(shape, size=(3, *shape.size[1:]))
-        question = Question(short, MACHINES["trn2"], budget=_LONG, policy=policy_of(DIRECT))
-        yield Ask(f"{key}, filter gradient", replace(question, asks=FILTER_GRADIENT))
+        problem = ConvProblem(short, MACHINES["trn2"], budget=_LONG, policy=policy_of(DIRECT))
+        yield Ask(f"{key}, weight gradient", replace(problem, direction=WEIGHT_GRADIENT))
         yield Ask(
-            f"{key}, filter gradient, short",
-            replace(question, asks=FILTER_GRADIENT, budget=_SHORT),
+            f"{key}, weight gradient, short",
+            replace(problem, direction=WEIGHT_GRADIENT, budget=_SHORT),
         )
-        yield Ask(f"{key}, input gradient", replace(question, shape=input_gradient_shape(short)))
+        yield Ask(f"{key}, input gradient", replace(problem, shape=input_gradient_shape(short)))
 
 
 def _machines() -> Iterator[Ask]:
@@ -121,16 +123,16 @@ def _machines() -> Iterator[Ask]:
         for key in ("a", "c4", "k1"):
             shape = find(key).shape
             short = replace(shape, size=(min(shape.size[0], 3), *shape.size[1:]))
-            question = Question(short, MACHINES[name], budget=_LONG, policy=policy_of(FAST))
-            yield Ask(f"{key}, {name}", question)
-            yield Ask(f"{key}, {name}, short", replace(question, budget=_SHORT))
+            problem = ConvProblem(short, MACHINES[name], budget=_LONG, policy=policy_of(FAST))
+            yield Ask(f"{key}, {name}", problem)
+            yield Ask(f"{key}, {name}, short", replace(problem, budget=_SHORT))
 
 
 def _ask(name: str, x: Sequence[int], w: Sequence[int], **arguments: Any) -> Ask:
-    """A question by torch's arguments and by those of a question."""
+    """A problem by torch's arguments and by those of a problem."""
     ours = {key: arguments.pop(key) for key in ("pieces", "budget", "dtype") if key in arguments}
     shape = conv_shape(x, w, **arguments)
-    return Ask(name, Question(shape, MACHINES["trn2"], policy=policy_of(FAST), **ours))
+    return Ask(name, ConvProblem(shape, MACHINES["trn2"], policy=policy_of(FAST), **ours))
 
 
 def priced_plans(ask: Ask) -> list[PricedPlan]:
@@ -142,19 +144,19 @@ def priced_plans(ask: Ask) -> list[PricedPlan]:
             offer.best.cost.total_ns,
             time_plan(offer.best.plan).makespan_ns,
         )
-        for offer in offers_of(ask.question)
+        for offer in offers_of(ask.problem)
         if offer.plans
     ]
 
 
 def table(plans: Sequence[PricedPlan]) -> str:
     """One line for each plan."""
-    columns = [Column("question", "<"), Column("machine", "<"), Column("algorithm", "<")]
+    columns = [Column("problem", "<"), Column("machine", "<"), Column("algorithm", "<")]
     columns += [Column("price\nus"), Column("schedule\nus"), Column("error"), Column("plan", "<")]
     rows = [
         [
             priced.name,
-            priced.plan.machine,
+            priced.plan.machine_name,
             priced.plan.family,
             microseconds(priced.price_ns),
             microseconds(priced.scheduled_ns),
@@ -169,7 +171,7 @@ def table(plans: Sequence[PricedPlan]) -> str:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Options of this command."""
     parser.add_argument("--workers", type=int, default=2, help="processes")
-    parser.add_argument("--only", default="", help="questions whose name begins with this")
+    parser.add_argument("--only", default="", help="problems whose name begins with this")
 
 
 def main(options: argparse.Namespace) -> int:

@@ -347,7 +347,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="FILE", help="write the points there, too")
 
 
-def jobs_of(options: argparse.Namespace, numbers: Sequence[int]) -> list[Job]:
+def accumulations_of(options: argparse.Namespace, numbers: Sequence[int]) -> list[Job]:
     """A core alone, and for each larger number the meshes to try."""
     entry = find(options.model)
     size = size_of(entry, options.size)
@@ -369,7 +369,7 @@ def jobs_of(options: argparse.Namespace, numbers: Sequence[int]) -> list[Job]:
 def main(options: argparse.Namespace) -> int:
     """Find every point, print table and reasons; the exit code."""
     numbers = sorted({1, *options.cores})
-    jobs = jobs_of(options, numbers)
+    jobs = accumulations_of(options, numbers)
     if options.svg:
         drawing()  # said before the work, not after it
     for name in (options.svg, options.json):

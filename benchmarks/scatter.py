@@ -46,7 +46,7 @@ from trnconv.geometry import ConvShape
 
 Array = np.ndarray[Any, Any]
 
-SCALAR_ENGINE_TURN = 4  # the first of every four copies
+SCALAR_ENGINE_ITERATION = 4  # the first of every four copies
 LONGEST_RUN = 60_000  # instructions that `scatter_ns` simulates as they are
 LONGEST_CROP = 15_000
 
@@ -64,14 +64,14 @@ class Ring(nl.NKIObject):
 
     def __init__(self, count: int, shape: tuple[int, ...], dtype: str, buffer: Any) -> None:
         self.tiles = []
-        self.turn = 0
+        self.taken = 0
         for _ in range(count):
             self.tiles.append(nl.ndarray(shape, dtype=dtype, buffer=buffer))
 
     def take(self) -> nl.NkiTensor:
         """The tile that was taken longest ago."""
-        tile = self.tiles[self.turn % len(self.tiles)]
-        self.turn = self.turn + 1
+        tile = self.tiles[self.taken % len(self.tiles)]
+        self.taken = self.taken + 1
         return tile
 
 
@@ -192,10 +192,10 @@ def scatter_step(job: Job, tile: Tile, channels: Channels, step: int, copies: in
     pitch = nl.tile_size.pmax // channels.stack
     for place in range(len(taps)):
         view = tap_view(job.problem, window, tile, taps[place])
-        target = dense[nl.ds(place * pitch, channels.size), 0 : tile.positions()]
-        on_scalar = (copies + place) % SCALAR_ENGINE_TURN == 0
+        machine = dense[nl.ds(place * pitch, channels.size), 0 : tile.positions()]
+        on_scalar = (copies + place) % SCALAR_ENGINE_ITERATION == 0
         engine = nisa.scalar_engine if on_scalar else nisa.vector_engine
-        nisa.tensor_copy(target, view[0 : channels.size, :, :], engine=engine)
+        nisa.tensor_copy(machine, view[0 : channels.size, :, :], engine=engine)
     deep = (len(taps) - 1) * pitch + channels.size
     return Step(channels.first_step + step, dense[0:deep, 0 : tile.positions()])
 

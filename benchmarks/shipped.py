@@ -1,6 +1,6 @@
 """`python -m benchmarks shipped`: plans that come with the package, beside what a search finds.
 
-Ratios below 1: the shipped plan is faster. By the planner's closed form, and of programs that are
+Ratios below 1: the shipped plan is faster. By the planner's cost model, and of programs that are
 short enough by their schedules, too: those are what `trnconv tune --registry` judges by.
 """
 
@@ -15,13 +15,13 @@ from statistics import geometric_mean
 
 from benchmarks.table import Column, aligned
 from nkisim.machine import CONSTANTS_VERSION
-from trnconv.ask.question import Question
-from trnconv.forms.form import Priced
+from trnconv.algorithms.algorithm import Priced
 from trnconv.model_plan.registry_plans import SHIPPED_LAUNCHES, Making
 from trnconv.models import models
 from trnconv.planner.best import searched_plan
 from trnconv.planner.shares import launch_ns, searched_pair
 from trnconv.planner.shipped_plans import shipped_answer, shipped_plans_of
+from trnconv.problem.conv_problem import ConvProblem
 from trnconv.runtime.launch import time_plans
 from trnconv.runtime.tuning import Effort
 
@@ -36,29 +36,29 @@ class Compared:
 
     machine: str
     cores: int
-    closed_form: float
+    cost_model: float
     schedule: float | None  # of short programs
 
 
-def stored_questions(machine: str, cores: int, model: str) -> list[Question]:
+def stored_problems(machine: str, cores: int, model: str) -> list[ConvProblem]:
     """Convolutions of the registry that have a plan, small ones first; equal ones once."""
     makings = [
         Making(entry, machine, cores, "bf16", Effort(), Path())
         for entry in models()
         if entry.name.startswith(model)
     ]
-    questions = dict.fromkeys(question for making in makings for question in making.questions())
-    stored = [question for question in questions if shipped_plans_of(question, cores)]
-    return sorted(stored, key=lambda question: question.shape.macs())
+    problems = dict.fromkeys(problem for making in makings for problem in making.problems())
+    stored = [problem for problem in problems if shipped_plans_of(problem, cores)]
+    return sorted(stored, key=lambda problem: problem.shape.macs())
 
 
-def compared(question: Question, cores: int) -> Compared:
+def compared(problem: ConvProblem, cores: int) -> Compared:
     """Search, and weigh both."""
-    shipped = shipped_answer(question, cores)
+    shipped = shipped_answer(problem, cores)
     assert shipped is not None
-    searched = searched_pair(question) if cores > 1 else (searched_plan(question),)
+    searched = searched_pair(problem) if cores > 1 else (searched_plan(problem),)
     return Compared(
-        question.machine.name,
+        problem.machine.name,
         cores,
         launch_ns(shipped) / launch_ns(searched),
         _by_schedule(shipped, searched),
@@ -85,7 +85,7 @@ def summary(every: Sequence[Compared]) -> str:
             answer for answer in every if (answer.machine, answer.cores) == (machine, cores)
         ]
         scheduled = [answer.schedule for answer in of_machine if answer.schedule is not None]
-        cells = [*_cells([answer.closed_form for answer in of_machine]), *_cells(scheduled)]
+        cells = [*_cells([answer.cost_model for answer in of_machine]), *_cells(scheduled)]
         rows.append([machine, str(cores), str(len(of_machine)), *cells])
     return aligned(columns, rows)
 
@@ -107,13 +107,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Compare, report; 1 if a shipped plan is slower by its judge."""
     stored = [
-        (question, cores)
+        (problem, cores)
         for machine, cores in SHIPPED_LAUNCHES
-        for question in stored_questions(machine, cores, options.model)
+        for problem in stored_problems(machine, cores, options.model)
     ]
     answers: list[Compared] = []
-    for question, cores in stored[:: max(1, options.every)]:
-        answers.append(compared(question, cores))
+    for problem, cores in stored[:: max(1, options.every)]:
+        answers.append(compared(problem, cores))
         if len(answers) % _SAID_EVERY == 0:
             print(f"{len(answers)} compared", file=sys.stderr, flush=True)
     print(f"Modelled, constants {CONSTANTS_VERSION}, default reading, accuracy bf16.")
@@ -125,6 +125,6 @@ def main(options: argparse.Namespace) -> int:
 
 
 def is_slower(answer: Compared) -> bool:
-    """By its schedule if that was the judge, else by the closed form."""
-    decided = answer.closed_form if answer.schedule is None else answer.schedule
+    """By its schedule if that was the judge, else by the cost model."""
+    decided = answer.cost_model if answer.schedule is None else answer.schedule
     return decided > 1 + 1e-9

@@ -22,19 +22,19 @@ from benchmarks.family import Finding, as_json, last_line, table
 from benchmarks.training_memory import memory
 from benchmarks.training_step import recomputed, step
 from nkisim.machine import CONSTANTS_VERSION, TRN2, Reading
-from trnconv.ask.policy import ALWAYS_DIRECT, BF16, Policy
-from trnconv.ask.question import Question, with_plain_shape
 from trnconv.cases import find
 from trnconv.geometry import ConvShape, conv_shape, input_gradient_shape
-from trnconv.runtime.filter_gradient import gradient_question
+from trnconv.problem.conv_problem import ConvProblem, with_plain_shape
+from trnconv.problem.policy import ALWAYS_DIRECT, BF16, Policy
 from trnconv.runtime.launch import time_plans
 from trnconv.runtime.plans import plans_for
+from trnconv.runtime.weight_gradient import gradient_problem
 
 HELP = "gradients of layers on two cores against their bars"
 STORED = Path(__file__).with_suffix(".json")
 CORES = 2
 DTYPE = "bfloat16"
-UNROLLED = 10**9  # static instructions; no layer needs as many, so nothing is rolled
+UNROLLED = 10**9  # static instructions; no layer needs as many, so nothing is looped
 
 # Levels of Wan 2.1's encoder at 480p, and smaller ones, as if they were halved in all directions.
 STRIDED = {
@@ -55,13 +55,13 @@ def _strided(channels: int, size: tuple[int, int, int]) -> ConvShape:
 
 
 def _filter_ns(shape: ConvShape, reading: Reading) -> float:
-    plans = plans_for(gradient_question(shape, TRN2, DTYPE), CORES)
+    plans = plans_for(gradient_problem(shape, TRN2, DTYPE), CORES)
     return time_plans(plans, reading).makespan_ns
 
 
 def _input_ns(shape: ConvShape, reading: Reading, policy: Policy) -> float:
-    question = Question(input_gradient_shape(shape), TRN2, DTYPE, policy=policy, budget=UNROLLED)
-    return time_plans(plans_for(with_plain_shape(question), CORES), reading).makespan_ns
+    problem = ConvProblem(input_gradient_shape(shape), TRN2, DTYPE, policy=policy, budget=UNROLLED)
+    return time_plans(plans_for(with_plain_shape(problem), CORES), reading).makespan_ns
 
 
 def _useful_mfu(shape: ConvShape, ns: float) -> float:
@@ -72,7 +72,7 @@ def _useful_mfu(shape: ConvShape, ns: float) -> float:
 def _filter_finding(name: str, shape: ConvShape, limit: float, reading: Reading) -> Finding:
     ns = _filter_ns(shape, reading)
     return Finding(
-        name=f"filter gradient, {name}, 3x3x3, x {_sizes(shape)}",
+        name=f"weight gradient, {name}, 3x3x3, x {_sizes(shape)}",
         machine=TRN2.name,
         figure=_useful_mfu(shape, ns),
         unit="% MFU",
@@ -103,7 +103,7 @@ def grouped(reading: Reading) -> Iterator[Finding]:
 
 
 def dense(reading: Reading) -> Iterator[Finding]:
-    """Layer c1: its filter gradient, and its input gradient by F(2,3)."""
+    """Layer c1: its weight gradient, and its input gradient by F(2,3)."""
     shape = find("c1").shape
     yield _filter_finding("c1, 384 -> 384", shape, DENSE_MFU, reading)
     direct = _input_ns(shape, reading, ALWAYS_DIRECT)

@@ -1,10 +1,11 @@
 """`python -m benchmarks training --parts step`: a training step of Wan 2.1's encoder, accounted.
 
 diffusers' code with our convolutions runs forwards and backwards in bf16 on torch's meta device,
-which has sizes and no data, and every operator is noted. Kernels of ours have the planner's price.
-All other operators are left to the compiler of a device; each has the time of its bytes at HBM's
-rate and of its products at the Tensor engine's peak, as if it was a kernel of its own that nothing
-holds up: what a compiler fuses is less, what it does badly is more. The optimizer is not counted.
+which has sizes and no data, and every operator is recorded. Kernels of ours have the planner's
+price. All other operators are left to the compiler of a device; each has the time of its bytes at
+HBM's rate and of its products at the Tensor engine's peak, as if it was a kernel of its own that
+nothing holds up: what a compiler fuses is less, what it does badly is more. The optimizer is not
+counted.
 
 The step is accounted twice: with the model's own norms, which are torch's operators, and with
 `trnconv.pytorch.nn.ChannelRMSNorm` in place of them and of the SiLU behind them. Needs diffusers.
@@ -20,15 +21,15 @@ from typing import Any
 
 from benchmarks.family import Finding
 from nkisim.machine import TRN2, Reading
-from trnconv.ask.ends import ITEM_BYTES
-from trnconv.ask.policy import ALWAYS_DIRECT, BF16, Policy
-from trnconv.ask.question import Question, with_plain_shape
 from trnconv.fused_ops.rms_norm.problem import MEAN, RmsNorm
 from trnconv.fused_ops.rms_norm_gradient.problem import RmsNormGradient
 from trnconv.geometry import ConvShape, input_gradient_shape
 from trnconv.model_plan.operations import hbm_bytes_per_ns
 from trnconv.planner.shares import shared_plans
-from trnconv.runtime.filter_gradient import gradient_question
+from trnconv.problem.conv_problem import ConvProblem, with_plain_shape
+from trnconv.problem.epilogue import ITEM_BYTES
+from trnconv.problem.policy import ALWAYS_DIRECT, BF16, Policy
+from trnconv.runtime.weight_gradient import gradient_problem
 
 SIZE = (17, 256, 256)
 CORES = 2
@@ -41,7 +42,7 @@ _Noted = tuple[str, Any]  # the kind of kernel, and what it is asked
 
 def step(reading: Reading) -> Iterator[Finding]:
     """Times of each kind of kernel and of what is left, with both kinds of norms."""
-    del reading  # closed forms have the default reading
+    del reading  # cost models have the default reading
     for name, fused in (("the model's norms", False), ("ChannelRMSNorm", True)):
         times = {kind: ns / 1e6 for kind, ns in accounted(fused=fused).items()}
         total = sum(times.values())
@@ -156,23 +157,23 @@ def _left_ns(seen: Counter[tuple[int, int]]) -> float:
     )
 
 
-def _pair_ns(question: Question) -> float:
-    """The core that ends last, in closed form."""
-    return max(priced.cost.total_ns for priced in shared_plans(question))
+def _pair_ns(problem: ConvProblem) -> float:
+    """The core that ends last, by the cost model."""
+    return max(priced.cost.total_ns for priced in shared_plans(problem))
 
 
 def _forward_ns(shape: ConvShape) -> float:
     """Calls with gradients are direct."""
-    return _pair_ns(with_plain_shape(Question(shape, TRN2, DTYPE, policy=ALWAYS_DIRECT)))
+    return _pair_ns(with_plain_shape(ConvProblem(shape, TRN2, DTYPE, policy=ALWAYS_DIRECT)))
 
 
 def _input_ns(shape: ConvShape) -> float:
-    question = Question(input_gradient_shape(shape), TRN2, DTYPE, policy=Policy(BF16))
-    return _pair_ns(with_plain_shape(question))
+    problem = ConvProblem(input_gradient_shape(shape), TRN2, DTYPE, policy=Policy(BF16))
+    return _pair_ns(with_plain_shape(problem))
 
 
 def _filter_ns(shape: ConvShape) -> float:
-    return _pair_ns(gradient_question(shape, TRN2, DTYPE))
+    return _pair_ns(gradient_problem(shape, TRN2, DTYPE))
 
 
 def _norm_ns(problem: tuple[tuple[int, ...], str]) -> float:
@@ -191,7 +192,7 @@ def _norm(problem: tuple[tuple[int, ...], str]) -> RmsNorm:
 _PRICES: dict[str, Callable[[Any], float]] = {
     CONVOLUTIONS: _forward_ns,
     "input gradients": _input_ns,
-    "filter gradients": _filter_ns,
+    "weight gradients": _filter_ns,
     "norms and SiLU": _norm_ns,
     "gradients of norms and SiLU": _norm_gradient_ns,
 }

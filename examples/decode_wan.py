@@ -161,7 +161,7 @@ def summary(report: PatchReport, seconds: float) -> Table:
     works = report.stats.works
     spliced = sum(calls for work, calls in works.items() if work.pieces)
     folded = sum(calls for work, calls in works.items() if work.instead_of is not None)
-    ended = sum(calls for work, calls in works.items() if work.end.residual != "none")
+    ended = sum(calls for work, calls in works.items() if work.epilogue.residual != "none")
     table = _two_columns("What the patch did")
     table.add_row(
         "convolutions patched, left to torch", f"{len(report.patched)}, {len(report.left_to_torch)}"

@@ -10,12 +10,12 @@ import numpy as np
 
 from manual.canvas import box, picture, text
 from nkisim.machine import PARTITIONS, TRN2
-from trnconv.ask.policy import policy_of
-from trnconv.ask.question import Question
-from trnconv.forms.direct.pack import sources
+from trnconv.algorithms.direct.pack import sources
 from trnconv.geometry import conv_shape
 from trnconv.planner.best import best_plan
-from trnconv.planner.table import form_of
+from trnconv.planner.table import algorithm_of
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.policy import policy_of
 
 Array = np.ndarray[Any, Any]
 _CELL = 2.9
@@ -46,8 +46,8 @@ def draw() -> str:
 def _matrices(x: tuple[int, ...], w: tuple[int, ...]) -> tuple[Array, int]:
     """The first matrix as (out, in, tap frame, row, column) or -1, and how many there are."""
     shape = conv_shape(x, w, padding=(0, 1, 1))
-    plan = best_plan(Question(shape, TRN2, policy=policy_of("direct"))).plan
-    lowered = form_of(plan).lower(plan)
+    plan = best_plan(ConvProblem(shape, TRN2, policy=policy_of("direct"))).plan
+    lowered = algorithm_of(plan).lower(plan)
     filters = sources(lowered)[0]
     chunk, first = lowered.weights[0]
     cells = filters.numbers[:, first : first + chunk.matrix_width]

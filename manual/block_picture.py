@@ -15,10 +15,10 @@ from nkisim.commands.kernel_files import load_kernel
 from nkisim.examples import EXAMPLES
 from nkisim.machine import TRN2, Reading
 from nkisim.timing import Timeline, schedule, schedule_launch
-from trnconv.ask.ends import AFTER, Epilogue
-from trnconv.ask.policy import policy_of
-from trnconv.ask.question import Question
 from trnconv.geometry import conv_shape
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.epilogue import AFTER, Epilogue
+from trnconv.problem.policy import policy_of
 from trnconv.report.schedules import time_layer
 
 _WIDTH, _LEFT, _RIGHT = 1200, 118, 1176
@@ -142,10 +142,10 @@ def _head(title: str, about: str) -> list[str]:
     return [text((24, 36), title, 20, font_weight="600"), text((24, 60), about, 13, "faint")]
 
 
-def _conv(end: Epilogue) -> Timeline:
+def _conv(epilogue: Epilogue) -> Timeline:
     shape = conv_shape(_X, _W, padding=(0, 1, 1))
-    question = Question(shape, TRN2, policy=policy_of("direct"), end=end)
-    timed = time_layer(question, (Reading.default,), cores=1)
+    problem = ConvProblem(shape, TRN2, policy=policy_of("direct"), epilogue=epilogue)
+    timed = time_layer(problem, (Reading.default,), cores=1)
     return timed.longest.timelines[Reading.default]
 
 

@@ -12,14 +12,14 @@ from tempfile import TemporaryDirectory
 from manual import array_picture, block_picture, roofline_picture
 from nkisim.machine import TRN2, Reading
 from nkisim.timing.report import svg_report
-from trnconv.ask.question import Question
 from trnconv.geometry import conv_shape
+from trnconv.problem.conv_problem import ConvProblem
 from trnconv.report.schedules import time_layer
 
 DOCS = Path(__file__).parents[1] / "docs"
 IMAGES = DOCS / "images"
 COOKBOOK = DOCS / "cookbook"
-FAST = {"direct": "direct", "fast": "minimal"}  # the form of each
+FAST = {"direct": "direct", "fast": "winograd"}  # the algorithm of each
 GALLERY = {
     "rooflines": roofline_picture.draw,
     "residual-block": block_picture.residual_block,
@@ -55,15 +55,15 @@ def draw_all() -> list[Path]:
     """Every picture; what was written."""
     pages = sorted(COOKBOOK.glob("*.md"))
     drawn = [file for page in pages for file in draw_page(page, IMAGES / "cookbook")]
-    fast = [draw_fast(name, form) for name, form in FAST.items()]
+    fast = [draw_fast(name, algorithm) for name, algorithm in FAST.items()]
     return [*drawn, *fast, *(draw_gallery(name) for name in GALLERY)]
 
 
-def draw_fast(name: str, form: str) -> Path:
-    """The timeline of a layer in one form, for the page on fast convolutions."""
+def draw_fast(name: str, algorithm: str) -> Path:
+    """The timeline of a layer in one algorithm, for the page on fast convolutions."""
     shape = conv_shape((1, 128, 6, 12, 320), (128, 128, 3, 3, 3), padding=(0, 1, 1))
-    question = Question(shape, TRN2, forms=(form,))
-    timed = time_layer(question, (Reading.default,), cores=1).longest
+    problem = ConvProblem(shape, TRN2, algorithms=(algorithm,))
+    timed = time_layer(problem, (Reading.default,), cores=1).longest
     file = IMAGES / f"fast-{name}.svg"
     drawn = svg_report(timed.timelines[Reading.default], timed.taken.plan.family)
     file.write_text(drawn + "\n", encoding="utf-8")

@@ -42,10 +42,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def turned(text: str, folder: str, place: str) -> str:
     """The text of a page in a folder of the repository, with links for a place of the site."""
 
-    def turn(link: re.Match[str]) -> str:
+    def to_site(link: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(folder, link[2]))
         on_site = PLACES.get(target, target.removeprefix(f"{DOCS}/"))
         seen = posixpath.relpath(on_site, posixpath.dirname(place) or ".")
         return f"{link[1]}{seen}{link[3] or ''}{link[4]}"
 
-    return LINK.sub(turn, text)
+    return LINK.sub(to_site, text)

@@ -43,8 +43,8 @@ zeros in SBUF, `bank` a PSUM tensor, `far` zeros in HBM). `tests/nkisim/device_r
 OURS = """## Our own kernels
 
 The kernels of trnconv break none of these rules, those that are off included, on the machines that
-they are planned for: `tests/trnconv/forms/test_strict.py` runs random plans of every form under all
-of them, on one core and on two. The workaround `split-partitions` of a machine, as in
+they are planned for: `tests/trnconv/algorithms/test_strict.py` runs random plans of every algorithm
+under all of them, on one core and on two. The workaround `split-partitions` of a machine, as in
 `trn2+split-partitions`, lets plans break `dma-split-partitions`; no default has it on. A launch on
 one core is one on logical cores of one: `NEURON_LOGICAL_NC_CONFIG=1` on a device.
 """

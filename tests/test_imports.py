@@ -260,7 +260,7 @@ def test_no_files_name_each_other_in_a_circle():
 
 # Folders that name each other today. A pair that is gone leaves this list; none is added.
 ENTANGLED = {
-    ("trnconv.forms.direct", "trnconv.forms.direct.array"),
+    ("trnconv.algorithms.direct", "trnconv.algorithms.direct.array"),
 }
 
 

@@ -23,7 +23,7 @@ LONG = 90  # lines of a module that needs a test of its own, or an entry below
 # Suites, and the modules they are of besides the one that they are named after: of the same folder,
 # or with their packages. A suite that is named after none has to be here.
 SPANS = {
-    "trnconv/forms/minimal/test_norm_steps.py": "late_norm trnconv.ask.ends",
+    "trnconv/algorithms/winograd/test_norm_steps.py": "late_norm trnconv.problem.epilogue",
     "trnconv/pytorch/lazy/norms/test_epilogues.py": """pending_norm
         trnconv.pytorch.lazy.base.deferred_result
         trnconv.pytorch.operators.normed_convolution""",
@@ -70,7 +70,8 @@ SPANS = {
     "nkisim/timing/test_engines.py": "dma_engines",
     "nkisim/timing/test_hazards.py": "ledger",
     "nkisim/timing/test_schedule_properties.py": "reorder",
-    "trnconv/ask/test_policy.py": "trnconv.forms.minimal.error trnconv.forms.minimal.rules",
+    "trnconv/problem/test_policy.py": """trnconv.algorithms.winograd.error
+        trnconv.algorithms.winograd.rules""",
     "trnconv/bringup/test_fit.py": "timing_kernels",
     "trnconv/bringup/test_ladder.py": "result",
     "trnconv/bringup/test_ladder_failures.py": """probes.dma probes.engines probes.launches
@@ -92,27 +93,28 @@ SPANS = {
     "trnconv/corpus/shards/test_plan.py": "trnconv.corpus.videos.clip_order",
     "trnconv/corpus/shards/test_records.py": "manifest",
     "trnconv/corpus/videos/test_video_reader.py": "listing",
-    "trnconv/forms/depthwise/test_kernel.py": """candidates cost lower plan rules
+    "trnconv/algorithms/depthwise/test_kernel.py": """candidates cost lower plan rules
         trnconv.runtime.depthwise""",
-    "trnconv/forms/difference/test_form.py": """candidates cost error rules
-        trnconv.forms.half_precision trnconv.forms.rectangles""",
-    "trnconv/forms/difference/test_kernel.py": """blocks chain core lower pack plan plane_filler
-        recipe sbuf stores tempo terms""",
-    "trnconv/forms/direct/array/test_fills.py": "k_lines m_lines",
-    "trnconv/forms/direct/test_candidates.py": """block_recipe core kernel lower loops pack plan
-        recipe stationaries windows""",
-    "trnconv/forms/direct/test_cost.py": "jobs length ramp sbuf traffic",
-    "trnconv/forms/direct/test_problem.py": "axis_reads",
-    "trnconv/forms/filter_gradient/test_cost.py": "rules turns",
-    "trnconv/forms/filter_gradient/test_kernel.py": """blocks candidates core lower plan recipe
-        tiles trnconv.runtime.filter_gradient""",
-    "trnconv/forms/filter_gradient/test_sheets.py": "sheet_blocks sheet_cost sheet_tiles",
-    "trnconv/forms/minimal/test_candidates.py": "block_cost blocks cost sbuf",
-    "trnconv/forms/minimal/test_kernel.py": """body chain chains channels core executors goal
-        in_parts lower order pack plan prepare_steps recipe transforms""",
-    "trnconv/forms/minimal/test_pipeline.py": "input_run pace score step_costs tempo",
-    "trnconv/forms/test_strict.py": "kernel_parts program recipe_parts",
-    "trnconv/forms/test_written_twice.py": "program",
+    "trnconv/algorithms/winograd_upsample/test_algorithm.py": """candidates cost error rules
+        trnconv.algorithms.half_precision trnconv.algorithms.rectangles""",
+    "trnconv/algorithms/winograd_upsample/test_kernel.py": """blocks chain core lower pack plan
+        plane_prefetch recipe sbuf stores pipeline_schedule terms""",
+    "trnconv/algorithms/direct/array/test_pe_packing.py": "k_layout m_layout",
+    "trnconv/algorithms/direct/test_candidates.py": """block_recipe core kernel lower loops pack
+        plan recipe stationaries windows""",
+    "trnconv/algorithms/direct/test_cost.py": "accumulations length ramp sbuf traffic",
+    "trnconv/algorithms/direct/test_reduced_problem.py": "axis_reads",
+    "trnconv/algorithms/weight_gradient/test_cost.py": "rules iterations",
+    "trnconv/algorithms/weight_gradient/test_kernel.py": """blocks candidates core lower plan recipe
+        tiles trnconv.runtime.weight_gradient""",
+    "trnconv/algorithms/weight_gradient/test_sheets.py": "sheet_blocks sheet_cost sheet_tiles",
+    "trnconv/algorithms/winograd/test_candidates.py": "block_cost blocks cost sbuf",
+    "trnconv/algorithms/winograd/test_kernel.py": """body chain chains channels core executors
+        store_tile in_parts lower order pack plan prepare_steps recipe transforms""",
+    "trnconv/algorithms/winograd/test_pipeline.py": """input_run pipeline_schedule
+        steady_state step_costs throughput""",
+    "trnconv/algorithms/test_strict.py": "kernel_parts program recipe_parts",
+    "trnconv/algorithms/test_written_twice.py": "program",
     "trnconv/export/test_folder.py": "template.conv",
     "trnconv/host/test_record.py": "workarounds",
     "trnconv/model_plan/test_plans.py": "trnconv.traces.model_trace trnconv.runtime.graph",
@@ -135,10 +137,10 @@ SPANS = {
     "trnconv/parallel/test_overlap.py": "boundary_conv split",
     "trnconv/parallel/test_shard_layers.py": "differentiable eager comm halos watch",
     "trnconv/parallel/test_shard_models.py": "banded_model forward row_functions",
-    "trnconv/planner/test_best_honesty.py": "trnconv.forms.search",
+    "trnconv/planner/test_best_honesty.py": "trnconv.algorithms.search",
     "trnconv/planner/test_explain.py": "trnconv.runtime.describe",
-    "trnconv/planner/test_shares.py": """trnconv.forms.direct.block_types
-        trnconv.forms.direct.form trnconv.forms.filter_gradient.form""",
+    "trnconv/planner/test_shares.py": """trnconv.algorithms.direct.block_types
+        trnconv.algorithms.direct.algorithm trnconv.algorithms.weight_gradient.algorithm""",
     "trnconv/planner/test_shipped_plans.py": "shipped_file",
     "trnconv/planner/test_tuned_plans.py": "tuned_file trnconv.runtime.tuning",
     "trnconv/pytorch/lazy/test_movements.py": """base.traits convolutions.deferred_conv
@@ -177,7 +179,9 @@ def namesake(suite):
     """The module that a suite is named after: test_<module>.py, or test_<module>_<topic>.py."""
     words = Path(suite).stem.removeprefix("test_").split("_")
     names = ["_".join(words[:count]) for count in range(len(words), 0, -1)]
-    spelled = [f"{package_of(suite)}.{form}" for name in names for form in (name, f"__{name}__")]
+    spelled = [
+        f"{package_of(suite)}.{algorithm}" for name in names for algorithm in (name, f"__{name}__")
+    ]
     return next((module for module in spelled if module in MODULES), None)
 
 

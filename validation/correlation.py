@@ -143,5 +143,5 @@ def _marker(group: str, x: float, y: float) -> str:
         return f"M{x:.1f} {y - r:.1f}L{x + r:.1f} {y + r:.1f}H{x - r:.1f}Z"
     if group == GROUPS[1]:
         return f"M{x - r:.1f} {y - r:.1f}H{x + r:.1f}V{y + r:.1f}H{x - r:.1f}Z"
-    turn = f"a{r} {r} 0 1 0 {{}} 0"
-    return f"M{x - r:.1f} {y:.1f}{turn.format(2 * r)}{turn.format(-2 * r)}Z"
+    iteration = f"a{r} {r} 0 1 0 {{}} 0"
+    return f"M{x - r:.1f} {y:.1f}{iteration.format(2 * r)}{iteration.format(-2 * r)}Z"

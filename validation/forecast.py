@@ -15,10 +15,10 @@ from typing import Any
 
 from benchmarks.scatter import scatter_ns
 from nkisim.machine import CONSTANTS_VERSION, TRN2, TRN3, Machine, Reading
-from trnconv.ask.policy import DIRECT, Policy
-from trnconv.ask.question import Question
 from trnconv.cases import find
 from trnconv.geometry import ConvShape, conv_shape
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.policy import DIRECT, Policy
 from trnconv.report.schedules import time_layer
 
 RECORD = Path(__file__).with_name("forecast.json")
@@ -86,8 +86,8 @@ def layer_command(name: str, machine: Machine) -> str:
 
 
 def _ours(name: str, shape: ConvShape, dtype: str, machine: Machine, command: str) -> Forecast:
-    question = Question(shape, machine, dtype, policy=Policy(DIRECT))
-    timed = time_layer(question, cores=1)
+    problem = ConvProblem(shape, machine, dtype, policy=Policy(DIRECT))
+    timed = time_layer(problem, cores=1)
     plan, launches = timed.longest.taken.plan.in_words(), len(timed.launches)
     return Forecast(
         kernel=name,

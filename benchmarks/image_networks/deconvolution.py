@@ -7,7 +7,7 @@ ResNet-50 at 256x192, then a map for each of 17 joints.
 from __future__ import annotations
 
 from benchmarks.image_networks.layers import HALVED, ImageNetwork, Planes, Sketch
-from trnconv.ask.ends import PLAIN_END, RELU, Epilogue
+from trnconv.problem.epilogue import PLAIN_EPILOGUE, RELU, Epilogue
 
 _CHANNELS = 256
 _STEPS = 3
@@ -20,7 +20,7 @@ def deconvolution_head(batch: int = 1, size: int = 256) -> ImageNetwork:
     x = Planes(2048, size // 32, size * 3 // 4 // 32)
     for step in range(_STEPS):
         x = sketch.transposed(f"up{step + 1}", x, _CHANNELS, 4, stride=HALVED, padding=1)
-    sketch.conv("joints", x, _JOINTS, 1, end=PLAIN_END)
+    sketch.conv("joints", x, _JOINTS, 1, epilogue=PLAIN_EPILOGUE)
     source = "arXiv:1804.06208, section 2"
     name, words = "deconvolution-head", f"{size}x{size * 3 // 4}"
     return ImageNetwork(name, words, batch, source, tuple(sketch.layers))

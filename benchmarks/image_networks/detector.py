@@ -8,7 +8,7 @@ third of the full depth. The list of layers is ours, after the descriptions ther
 from __future__ import annotations
 
 from benchmarks.image_networks.layers import HALVED, ImageNetwork, Planes, Sketch
-from trnconv.ask.ends import AFTER, NO_RESIDUAL, PLAIN_END, Epilogue
+from trnconv.problem.epilogue import AFTER, NO_RESIDUAL, PLAIN_EPILOGUE, Epilogue
 
 _WIDTH = 32  # channels of the stem; every halving doubles them
 _DEPTHS = (1, 3, 3, 1)  # residual blocks of the backbone's stages
@@ -55,7 +55,7 @@ def _partial(
     past = sketch.conv(f"{name}.2", x, inner, 1)
     for block in range(depth):
         z = sketch.conv(f"{name}.block{block}.1", y, inner, 1)
-        y = sketch.conv(f"{name}.block{block}.2", z, inner, 3, end=_block_end(adds=adds))
+        y = sketch.conv(f"{name}.block{block}.2", z, inner, 3, epilogue=_block_end(adds=adds))
     return sketch.conv(f"{name}.3", y.joined(past), channels, 1)
 
 
@@ -84,4 +84,4 @@ def _head(sketch: Sketch, name: str, x: Planes) -> None:
         for step in (1, 2):
             y = sketch.conv(f"{name}.{branch}.{step}", y, _HEAD, 3)
         for channels in outputs:
-            sketch.conv(f"{name}.{branch}.out{channels}", y, channels, 1, end=PLAIN_END)
+            sketch.conv(f"{name}.{branch}.out{channels}", y, channels, 1, epilogue=PLAIN_EPILOGUE)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from trnconv.ask.ends import PLAIN_END, Epilogue
-from trnconv.ask.question import Shape
 from trnconv.geometry import ConvShape, conv_shape, transposed_shape
+from trnconv.problem.conv_problem import Shape
+from trnconv.problem.epilogue import PLAIN_EPILOGUE, Epilogue
 
 HALVED, DOUBLED = 2, 2  # strides and factors of the structures
 
@@ -18,7 +18,7 @@ class ImageLayer:
 
     name: str
     shape: Shape
-    end: Epilogue = PLAIN_END
+    epilogue: Epilogue = PLAIN_EPILOGUE
 
     @property
     def weights(self) -> int:
@@ -81,7 +81,7 @@ class Sketch:
     """Notes layers as a structure is followed. Every method returns what comes out."""
 
     batch: int
-    end: Epilogue = PLAIN_END  # of layers that say nothing else
+    epilogue: Epilogue = PLAIN_EPILOGUE  # of layers that say nothing else
     layers: list[ImageLayer] = field(default_factory=list)
 
     def conv(
@@ -94,7 +94,7 @@ class Sketch:
         stride: int = 1,
         groups: int = 1,
         upsample: int = 1,
-        end: Epilogue | None = None,
+        epilogue: Epilogue | None = None,
     ) -> Planes:
         """A convolution that keeps its size, or its share of it; without an end, the usual one."""
         shape = conv_shape(
@@ -105,7 +105,7 @@ class Sketch:
             groups=groups,
             upsample=upsample,
         )
-        self.layers.append(ImageLayer(name, shape, end or self.end))
+        self.layers.append(ImageLayer(name, shape, epilogue or self.epilogue))
         return _out(shape)
 
     def transposed(
@@ -118,7 +118,7 @@ class Sketch:
             stride=stride,
             padding=padding,
         )
-        self.layers.append(ImageLayer(name, shape, self.end))
+        self.layers.append(ImageLayer(name, shape, self.epilogue))
         return _out(shape)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.image_networks.layers import HALVED, ImageNetwork, Planes, Sketch
-from trnconv.ask.ends import BEFORE, PLAIN_END, RELU, Epilogue
+from trnconv.problem.epilogue import BEFORE, PLAIN_EPILOGUE, RELU, Epilogue
 
 # expansion, channels, blocks, stride of the first of them
 _STAGES = (
@@ -39,5 +39,9 @@ def _inverted(sketch: Sketch, name: str, x: Planes, how: tuple[int, int, int]) -
     y = sketch.conv(f"{name}.depthwise", y, wide, 3, stride=stride, groups=wide)
     adds = stride == 1 and x.channels == channels
     return sketch.conv(
-        f"{name}.project", y, channels, 1, end=Epilogue(residual=BEFORE) if adds else PLAIN_END
+        f"{name}.project",
+        y,
+        channels,
+        1,
+        epilogue=Epilogue(residual=BEFORE) if adds else PLAIN_EPILOGUE,
     )

@@ -7,7 +7,7 @@ arXiv:1706.02677, section 5.1), not in its first 1x1.
 from __future__ import annotations
 
 from benchmarks.image_networks.layers import HALVED, ImageNetwork, Planes, Sketch
-from trnconv.ask.ends import BEFORE, PLAIN_END, RELU, Epilogue
+from trnconv.problem.epilogue import BEFORE, PLAIN_EPILOGUE, RELU, Epilogue
 
 _STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))  # inner channels, blocks
 _WIDENED = 4  # channels of a block's output, over its inner ones
@@ -36,7 +36,7 @@ def residual_stages(sketch: Sketch, image: Planes) -> Planes:
 def _bottleneck(sketch: Sketch, name: str, x: Planes, inner: int, stride: int) -> Planes:
     wide = _WIDENED * inner
     if x.channels != wide:
-        sketch.conv(f"{name}.shortcut", x, wide, 1, stride=stride, end=PLAIN_END)
+        sketch.conv(f"{name}.shortcut", x, wide, 1, stride=stride, epilogue=PLAIN_EPILOGUE)
     y = sketch.conv(f"{name}.1", x, inner, 1)
     y = sketch.conv(f"{name}.2", y, inner, 3, stride=stride)
-    return sketch.conv(f"{name}.3", y, wide, 1, end=Epilogue(RELU, BEFORE))
+    return sketch.conv(f"{name}.3", y, wide, 1, epilogue=Epilogue(RELU, BEFORE))

@@ -9,7 +9,7 @@ here, and are none of its.
 from __future__ import annotations
 
 from benchmarks.image_networks.layers import DOUBLED, HALVED, ImageNetwork, Planes, Sketch
-from trnconv.ask.ends import BEFORE, Epilogue
+from trnconv.problem.epilogue import BEFORE, Epilogue
 
 _CHANNELS = (320, 640, 1280)
 _BLOCKS = 2  # of a resolution, on the way down
@@ -57,4 +57,4 @@ def _block(sketch: Sketch, name: str, x: Planes, channels: int) -> Planes:
     y = sketch.conv(f"{name}.conv1", x, channels, 3)
     if widens:
         sketch.conv(f"{name}.shortcut", x, channels, 1)
-    return sketch.conv(f"{name}.conv2", y, channels, 3, end=Epilogue(residual=BEFORE))
+    return sketch.conv(f"{name}.conv2", y, channels, 3, epilogue=Epilogue(residual=BEFORE))

@@ -44,7 +44,7 @@ _REFUSED: Final = (
         ACCEPTS,
         "growing_banks",
         value=False,
-        effect="minimal filtering sums each product in a bank of its own; F(4,3) is not taken",
+        effect="Winograd sums each product in a bank of its own; F(4,3) is not taken",
         evidence="nobody found continues to add to a bank that was read",
     ),
     MachineWorkaround(
@@ -53,7 +53,7 @@ _REFUSED: Final = (
         "psum_in_place",
         value=False,
         effect="sums leave PSUM before an activation and a residual meet: one more rounding;"
-        " depthwise and minimal kernels are not taken, nor ELU at the end of a convolution",
+        " depthwise and Winograd kernels are not taken, nor ELU at the end of a convolution",
         evidence="in-place activations on a bank run on trn1 (KILN dsa_fused); trn2 not seen",
     ),
     MachineWorkaround(
@@ -62,7 +62,7 @@ _REFUSED: Final = (
         "strided_evictions",
         value=False,
         effect="where outputs have a step between columns, sums leave PSUM a column at a time;"
-        " minimal filtering is not taken",
+        " Winograd is not taken",
         evidence="nobody was found who evicts with a step on trn2",
     ),
     MachineWorkaround(
@@ -79,7 +79,7 @@ _REFUSED: Final = (
         "loads_ahead",
         value=False,
         effect="windows are loaded when they are asked for, sums of gradients are stored last;"
-        " depthwise and minimal kernels are not taken",
+        " depthwise and Winograd kernels are not taken",
         evidence="device rule sbuf-refill-across-iterations is one report of a refill (JIN)",
     ),
     MachineWorkaround(
@@ -87,7 +87,7 @@ _REFUSED: Final = (
         ACCEPTS,
         "fp16_subnormals",
         value=False,
-        effect="minimal filtering, which multiplies in fp16, is not taken",
+        effect="Winograd, which multiplies in fp16, is not taken",
         evidence="nobody found measured subnormals",
     ),
     MachineWorkaround(
@@ -95,7 +95,7 @@ _REFUSED: Final = (
         ACCEPTS,
         "scalar_bias",
         value=False,
-        effect="the Vector engine adds biases; minimal filtering is not taken",
+        effect="the Vector engine adds biases; Winograd is not taken",
         evidence="device rule activation-copy-bias, on trn1; NKL uses it on trn2",
     ),
     MachineWorkaround(
@@ -111,7 +111,7 @@ _REFUSED: Final = (
         ACCEPTS,
         "gpsimd_sums",
         value=False,
-        effect="depthwise sums are on the Vector engine alone; minimal filtering is not taken",
+        effect="depthwise sums are on the Vector engine alone; Winograd is not taken",
         evidence="device rule gpsimd-elementwise, on trn1; JIN uses it on trn2",
     ),
 )

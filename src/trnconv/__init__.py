@@ -1,9 +1,9 @@
 """Convolution for AWS Trainium.
 
 `conv1d` ... `conv_transpose3d` compute with NumPy arrays what torch's functions of that name do: a
-plan is chosen (`trnconv.planner`), the kernel of its form (`trnconv.forms`) runs in `nkisim`.
-`accelerate` puts the autoencoder of a pipeline of diffusers on the kernels.
-`explain` says what was planned, why, and how long it is modelled to take. The definition is
+plan is chosen (`trnconv.planner`), the kernel of its algorithm (`trnconv.algorithms`) runs in
+`nkisim`. `accelerate` puts the autoencoder of a pipeline of diffusers on the kernels. `explain`
+says what was planned, why, and how long it is modelled to take. The definition is
 `trnconv.reference`.
 """
 

@@ -97,8 +97,8 @@ class ModelBaseline:
 
     def ns_of(self, shape: ConvShape) -> float | None:
         """The time of a call that makes the same output of as many channels with the same taps."""
-        found = [(call.calls, ns) for call, ns in self.calls if _made(call.shape()) == _made(shape)]
-        return max(found)[1] if found else None
+        times = [(call.calls, ns) for call, ns in self.calls if _made(call.shape()) == _made(shape)]
+        return max(times)[1] if times else None
 
 
 def _made(shape: ConvShape) -> tuple[int, int, Triple, Triple]:
@@ -128,5 +128,5 @@ def model_baseline(
     return ModelBaseline(known) if len(known) == len(mine) > 0 else None
 
 
-def _same(one: Size, two: Size) -> bool:
-    return (one.frames, one.height, one.width) == (two.frames, two.height, two.width)
+def _same(first: Size, second: Size) -> bool:
+    return (first.frames, first.height, first.width) == (second.frames, second.height, second.width)

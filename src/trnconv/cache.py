@@ -1,6 +1,6 @@
 """What was worked out before, on disk: JSON files, each with the stamp of what it follows from.
 
-A file is trusted only if it can be read, answers the question that is asked, and has the stamp of
+A file is trusted only if it can be read, answers the problem that is asked, and has the stamp of
 this version: of the library, its sources and the constants of the machines. Any other is set aside.
 A folder that is a link, that everybody can write to, or that is somebody else's is not used at all.
 """
@@ -23,7 +23,7 @@ from nkisim.machine import CONSTANTS_VERSION
 from nkisim.version import __version__
 
 ENVIRONMENT = "TRNCONV_CACHE_DIR"
-SOURCES = ("ask", "forms", "planner", "runtime")  # folders that prices follow from
+SOURCES = ("problem", "algorithms", "planner", "runtime")  # folders that prices follow from
 _SET_ASIDE = ".set-aside"
 _NAME_BYTES = 16
 _COMPILED = "__pycache__"
@@ -72,7 +72,7 @@ def _digest_of(root: Path, paths: Iterable[str]) -> str:
 
 
 def stamp() -> dict[str, Any]:
-    """What a price follows from besides its question."""
+    """What a price follows from besides its problem."""
     return {"library": __version__, "constants": CONSTANTS_VERSION, "code": code_digest()}
 
 
@@ -92,7 +92,7 @@ class Holding:
 
 @dataclass(frozen=True)
 class Cache:
-    """Answers by question, in one folder. `troubles` counts, in words, what went wrong."""
+    """Answers by problem, in one folder. `troubles` counts, in words, what went wrong."""
 
     folder: Path
     stamped: Callable[[], dict[str, Any]] = stamp  # what its answers follow from
@@ -103,9 +103,9 @@ class Cache:
         """The cache of this name in the cache folder."""
         return cls(cache_folder() / name, stamped)
 
-    def get(self, question: dict[str, Any]) -> Any:
+    def get(self, problem: dict[str, Any]) -> Any:
         """The answer; None if there is none to be trusted."""
-        path = self._path(question)
+        path = self._path(problem)
         if not self._is_ours(path):
             return None
         try:
@@ -114,20 +114,20 @@ class Cache:
             return None
         except (OSError, ValueError, RecursionError):
             return self._set_aside(path, "unreadable")
-        if not isinstance(document, dict) or document.get("question") != question:
+        if not isinstance(document, dict) or document.get("problem") != problem:
             return self._set_aside(path, "an answer to something else")
         if document.get("stamp") != self.stamped():
             return self._set_aside(path, "of another version")
         return document.get("answer")
 
-    def distrust(self, question: dict[str, Any]) -> None:
+    def distrust(self, problem: dict[str, Any]) -> None:
         """Set an answer aside that turned out to make no sense."""
-        self._set_aside(self._path(question), "not what it should be")
+        self._set_aside(self._path(problem), "not what it should be")
 
-    def put(self, question: dict[str, Any], answer: Any) -> None:
+    def put(self, problem: dict[str, Any], answer: Any) -> None:
         """Keep an answer: whole or not at all, whoever else writes at the same time."""
-        document = {"stamp": self.stamped(), "question": question, "answer": answer}
-        path = self._path(question)
+        document = {"stamp": self.stamped(), "problem": problem, "answer": answer}
+        path = self._path(problem)
         if not self._is_ours(path):
             return
         try:
@@ -154,8 +154,8 @@ class Cache:
         parts = ", ".join(f"{count} {what}" for what, count in self.troubles.items())
         return f"cache {self.folder}: {parts}. Such entries are not used; they are made anew."
 
-    def _path(self, question: dict[str, Any]) -> Path:
-        text = json.dumps(question, sort_keys=True)
+    def _path(self, problem: dict[str, Any]) -> Path:
+        text = json.dumps(problem, sort_keys=True)
         name = hashlib.blake2b(text.encode(), digest_size=_NAME_BYTES).hexdigest()
         return self.folder / name[:2] / f"{name}.json"
 
@@ -179,12 +179,12 @@ class Cache:
 def _unsafe(place: Path) -> str:
     """Why what lies there is not to be trusted; empty if it is, or if nothing is there."""
     try:
-        found = place.lstat()
+        status = place.lstat()
     except OSError:
         return ""
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         return "a link"
-    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+    if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
         return "everybody's to write to"
-    owners = (0, os.geteuid()) if hasattr(os, "geteuid") else (found.st_uid,)
-    return "" if found.st_uid in owners else "somebody else's"
+    owners = (0, os.geteuid()) if hasattr(os, "geteuid") else (status.st_uid,)
+    return "" if status.st_uid in owners else "somebody else's"

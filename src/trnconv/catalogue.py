@@ -121,8 +121,8 @@ def _leading_zeros(context: str) -> int:
     return int(outermost.removeprefix("zeros")) if outermost.startswith("zeros") else 0
 
 
-def _sum(one: Triple, two: Triple) -> Triple:
-    return (one[0] + two[0], one[1] + two[1], one[2] + two[2])
+def _sum(first: Triple, second: Triple) -> Triple:
+    return (first[0] + second[0], first[1] + second[1], first[2] + second[2])
 
 
 @lru_cache(maxsize=1)

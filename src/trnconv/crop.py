@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from trnconv.ask.question import Question
-from trnconv.forms.form import Priced
+from trnconv.algorithms.algorithm import Priced
 from trnconv.geometry import AXES, ConvShape, with_axis
-from trnconv.planner.table import form_of, priced
+from trnconv.planner.table import algorithm_of, priced
+from trnconv.problem.conv_problem import ConvProblem
 
 _HEIGHT = 1
 _LEAST_OUT = (2, 6, 32)  # frames, rows, columns of outputs that are kept
@@ -39,20 +39,18 @@ def _cut_axis(shape: ConvShape, axis: int, most: int) -> ConvShape:
 
 
 def under_its_plan(
-    question: Question, taken: Priced, blocks: int
-) -> tuple[Question, Priced] | None:
+    problem: ConvProblem, taken: Priced, blocks: int
+) -> tuple[ConvProblem, Priced] | None:
     """So many blocks of rows of a layer, with the decisions of the layer's own plan.
 
     A plan made for so few rows would be another one. None if the decisions do not fit the piece.
     """
-    if not isinstance(question.shape, ConvShape):
+    if not isinstance(problem.shape, ConvShape):
         return None
-    piece = replace(
-        question, shape=_fewer_rows(question.shape, blocks * taken.plan.block()[_HEIGHT])
-    )
-    form = form_of(taken.plan)
-    plan = form.moved(taken.plan, piece)
-    return None if form.broken_rules(plan) else (piece, priced(plan))
+    piece = replace(problem, shape=_fewer_rows(problem.shape, blocks * taken.plan.block()[_HEIGHT]))
+    algorithm = algorithm_of(taken.plan)
+    plan = algorithm.moved(taken.plan, piece)
+    return None if algorithm.violations(plan) else (piece, priced(plan))
 
 
 def _fewer_rows(shape: ConvShape, rows: int) -> ConvShape:

@@ -7,13 +7,13 @@ import pytest
 from benchmarks.__main__ import main
 from benchmarks.chunk import unrolled_ns
 from causal_run import causal_run
-from difference_cases import CASES
 from nkisim.machine import TRN2
-from trnconv.ask.question import Question
 from trnconv.geometry import conv_shape
 from trnconv.model_plan import plans
 from trnconv.planner.table import priced
+from trnconv.problem.conv_problem import ConvProblem
 from trnconv.runtime.pricing import Price, price
+from upsample_cases import CASES
 
 pytestmark = pytest.mark.slow  # what benchmarks print: they are run by hand
 
@@ -55,11 +55,11 @@ def test_a_budget_that_nothing_keeps_to_is_an_error(capsys):
 
 
 @pytest.mark.parametrize("budget", [2_000, 40_000])
-@pytest.mark.parametrize("form", ["direct", "minimal"])
-def test_what_loops_lose_is_against_the_same_plan_unrolled(form, budget):
+@pytest.mark.parametrize("algorithm", ["direct", "winograd"])
+def test_what_loops_lose_is_against_the_same_plan_unrolled(algorithm, budget):
     shape = conv_shape((1, 96, 6, 96, 128), (96, 96, 3, 3, 3), padding=(0, 1, 1))
-    found = price(Question(shape, TRN2, budget=budget, forms=(form,)), cores=1)
-    assert found.plan.plan.form == form
+    found = price(ConvProblem(shape, TRN2, budget=budget, algorithms=(algorithm,)), cores=1)
+    assert found.plan.plan.algorithm == algorithm
     assert (unrolled_ns(found) < found.ns) == (budget == 2_000)
 
 

@@ -62,9 +62,9 @@ def test_the_time_printed_is_that_of_the_unrolled_plan(capsys):
 
 
 def test_all_readings_are_in_the_table_and_the_json(capsys, tmp_path):
-    target = tmp_path / "forward.json"
-    lines = printed(capsys, "--layers", "e,k3", "--json", str(target))
-    report = json.loads(target.read_text())
+    machine = tmp_path / "forward.json"
+    lines = printed(capsys, "--layers", "e,k3", "--json", str(machine))
+    report = json.loads(machine.read_text())
     assert [layer["key"] for layer in report["layers"]] == ["e", "k3"]
     first = report["layers"][0]
     assert set(first["ours_ns"]) == set(first["baseline_ns"]) == {one.value for one in Reading}
@@ -75,9 +75,9 @@ def test_all_readings_are_in_the_table_and_the_json(capsys, tmp_path):
 
 
 def test_one_reading_is_compared_in_that_reading(capsys, tmp_path):
-    target = tmp_path / "forward.json"
-    lines = printed(capsys, "--layers", "k3", "--reading", "pessimistic", "--json", str(target))
-    layer = json.loads(target.read_text())["layers"][0]
+    machine = tmp_path / "forward.json"
+    lines = printed(capsys, "--layers", "k3", "--reading", "pessimistic", "--json", str(machine))
+    layer = json.loads(machine.read_text())["layers"][0]
     ratio = layer["baseline_ns"]["pessimistic"] / layer["ours_ns"]["pessimistic"]
     assert lines[-1].endswith(f" {ratio:.2f}")
     assert list(layer["baseline_ns"]) == ["pessimistic"]
@@ -109,7 +109,7 @@ def test_the_mean_is_geometric_and_bars_are_counted_where_there_are_some():
 
 
 def checked(layer):
-    """(readings, HBM, closed form) of one layer, and the line that counts them."""
+    """(readings, HBM, cost model) of one layer, and the line that counts them."""
     lines = forward.checks([layer], Reading.default).splitlines()
     row = lines[2].split()
     return [row[3], row[6], row[7]], lines[-1]
@@ -118,7 +118,7 @@ def checked(layer):
 def test_checks_hold_inside_their_limits():
     assert checked(BY_HAND) == (
         ["yes", "yes", "yes"],
-        "within their limits: readings 1/1, HBM 1/1, closed form 1/1",
+        "within their limits: readings 1/1, HBM 1/1, cost model 1/1",
     )
 
 

@@ -28,7 +28,7 @@ def test_the_command_runs_on_one_thread(monkeypatch):
         return argparse.Namespace(returncode=0)
 
     monkeypatch.setattr(frontend.subprocess, "run", record)
-    assert frontend.main(argparse.Namespace(turns=1)) == 0
+    assert frontend.main(argparse.Namespace(iterations=1)) == 0
     assert {asked[name] for name in frontend.THREADS} == {"1"}
 
 
@@ -39,6 +39,6 @@ def test_the_layer_is_of_five_gflop():
 
 
 def test_the_limit_is_held(monkeypatch, capsys):
-    monkeypatch.setattr(frontend, "in_turns", lambda *_: (4.1, 1.0))
+    monkeypatch.setattr(frontend, "alternately", lambda *_: (4.1, 1.0))
     assert frontend.compare(1) == 1
     assert capsys.readouterr().out.endswith("nkisim 4.1 x torch fp32, one thread\n")

@@ -10,8 +10,8 @@ from benchmarks.scatter import scatter_ns
 from benchmarks.table import Column, aligned, significant
 from direct_plans import direct_plans
 from nkisim.machine import TRN2, Reading
-from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.catalogue import calls
+from trnconv.problem.limits import DEFAULT_BUDGET
 from trnconv.runtime import time_plan
 
 LAST_LINE = r"(\S+) s modelled, baseline (\S+) s, ratio (\d+\.\d{3}), instructions (\d+)"
@@ -22,7 +22,7 @@ COST = model.Cost(
     baseline_ns=4e6,
     bound="tensor",
     instructions=10,
-    rolled=True,
+    looped=True,
     executed_macs=0,
     launches=1,
 )

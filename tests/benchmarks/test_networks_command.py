@@ -10,8 +10,8 @@ from benchmarks import networks
 from benchmarks.__main__ import main
 from benchmarks.image_networks import NETWORKS
 from nkisim.machine import TRN2
-from trnconv.ask.question import Question
 from trnconv.errors import UnsupportedError
+from trnconv.problem.conv_problem import ConvProblem
 from trnconv.runtime.pricing import price
 
 # What was published elsewhere, none of it from these lists. Parameters of ResNet-50: 25,557,032 in
@@ -106,7 +106,7 @@ KINDS = {layer.kind: layer for make in NETWORKS.values() for layer in make().lay
 def test_a_layer_of_each_kind_has_a_price(kind):
     """The same by default: the smallest layers, which stand last."""
     layer = KINDS[kind]
-    found = price(Question(layer.shape, TRN2, "bfloat16", end=layer.end), cores=2)
+    found = price(ConvProblem(layer.shape, TRN2, "bfloat16", epilogue=layer.epilogue), cores=2)
     assert found.ns > found.executed_macs / networks.peak_macs_per_ns(2)
     assert found.launches == 1
 
@@ -131,7 +131,7 @@ def test_patched_layers_are_taken():
 
     report = run_on_meta(modules, call).report
     assert len(report.patched) == len(KINDS)
-    assert list(report.kept) == []
+    assert list(report.left_to_torch) == []
 
 
 def module_of(torch, layer):
@@ -149,8 +149,8 @@ def module_of(torch, layer):
 
 
 def test_a_refusal_is_reported_with_its_reason(monkeypatch):
-    def refuse(question, **_):
-        raise UnsupportedError(f"{question.shape.kernel}: not today.")
+    def refuse(problem, **_):
+        raise UnsupportedError(f"{problem.shape.kernel}: not today.")
 
     monkeypatch.setattr(networks, "price", refuse)
     row = networks.row_of(NETWORKS["deconvolution-head"](), 2, inline)

@@ -21,7 +21,7 @@ def test_limits_are_of_patching_and_of_decoding():
 @pytest.mark.diffusers
 def test_patching_wan_is_quick_and_a_patched_decode_at_most_twice_as_long():
     """In a process of its own: in one with thousands of tests the ratio is a third larger."""
-    command = [sys.executable, "-m", "benchmarks", "overhead", "--turns", "2"]
+    command = [sys.executable, "-m", "benchmarks", "overhead", "--iterations", "2"]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=limit_s(120), check=False
     )

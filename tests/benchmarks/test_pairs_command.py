@@ -8,10 +8,10 @@ import pytest
 from benchmarks import pairs
 from benchmarks.__main__ import main
 from nkisim.machine import TRN2
-from trnconv.ask.question import Question
 from trnconv.geometry import conv_shape
 from trnconv.planner.best import searched_plan
 from trnconv.planner.shares import shared_plans
+from trnconv.problem.conv_problem import ConvProblem
 from trnconv.runtime.launch import time_plan, time_plans
 
 pytestmark = pytest.mark.slow  # what benchmarks print: they are run by hand
@@ -40,10 +40,10 @@ def test_a_bar_is_met_or_missed(capsys, monkeypatch, bar, met):
 
 def test_times_are_those_of_the_planners_plans():
     shape = conv_shape((1, 96, 3, 20, 64), (96, 96, 3, 3, 3), padding=(0, 1, 1))
-    asked = pairs.Asked("x", "direct", Question(shape, TRN2, forms=("direct",)), 1.5)
+    asked = pairs.Asked("x", "direct", ConvProblem(shape, TRN2, algorithms=("direct",)), 1.5)
     found = pairs.timed(asked)
-    assert found.alone_ns == time_plan(searched_plan(asked.question).plan).makespan_ns
-    both = tuple(priced.plan for priced in shared_plans(asked.question))
+    assert found.alone_ns == time_plan(searched_plan(asked.problem).plan).makespan_ns
+    both = tuple(priced.plan for priced in shared_plans(asked.problem))
     assert found.both_ns == time_plans(both).makespan_ns
     assert found.met == (found.gain >= 1.5)
     assert pairs.describe_split(*both) == "rows from 0, before 10"

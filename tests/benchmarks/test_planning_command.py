@@ -7,7 +7,7 @@ import pytest
 from benchmarks import planning
 from benchmarks.__main__ import main
 from benchmarks.drawn_shapes import is_small
-from trnconv.forms.search import search
+from trnconv.algorithms.search import search
 from trnconv.runtime.pricing import price
 
 SMALL = "ltx-video-0.9.0"
@@ -39,8 +39,8 @@ def test_a_call_that_takes_too_long_fails_the_command(monkeypatch, capsys, secon
 
 
 def test_what_was_planned_is_forgotten():
-    question = planning.call_number(20)
-    price(question)
+    problem = planning.call_number(20)
+    price(problem)
     assert search.cache_info().currsize
     planning.forget()
     assert not search.cache_info().currsize
@@ -49,7 +49,7 @@ def test_what_was_planned_is_forgotten():
 def test_calls_are_large_kernels_and_then_drawn_shapes_that_are_not_small():
     first = len(planning._LARGEST_KERNELS) + len(planning._GRADIENTS)
     drawn = [planning.call_number(first + number) for number in range(4)]
-    expected = [planning.drawn_shape(number).question() for number in (1, 2, 4, 5)]
+    expected = [planning.drawn_shape(number).problem() for number in (1, 2, 4, 5)]
     assert drawn == expected
     assert not any(map(is_small, (1, 2, 4, 5)))
 

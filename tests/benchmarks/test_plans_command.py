@@ -6,10 +6,10 @@ import pytest
 
 from benchmarks import plans
 from benchmarks.__main__ import main
-from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.catalogue import calls
 from trnconv.errors import PlanError
 from trnconv.geometry import conv_shape
+from trnconv.problem.limits import DEFAULT_BUDGET
 
 LAST_LINE = r"planned (\d+)/(\d+) on ([a-z0-9 ]+), median (\d+\.\d) ms, most instructions (\d+)"
 SMALL = "wan2.2_animate_face_encoder"  # three signals
@@ -83,7 +83,7 @@ def test_tensors_beyond_32_bits_are_planned_by_launches():
     outcome = plans.plan_task(plans.Task(shape, "trn2"))
     assert outcome.failure == ""
     assert outcome.launches == 4
-    assert outcome.rolled
+    assert outcome.looped
     assert 0 < outcome.instructions <= DEFAULT_BUDGET
 
 

@@ -2,15 +2,15 @@
 
 from benchmarks.__main__ import main
 from benchmarks.price import PricedPlan, asks, priced_plans
-from trnconv.planner.table import FORMS
+from trnconv.planner.table import ALGORITHMS
 
 
-def test_every_form_and_machine_is_asked():
+def test_every_algorithm_and_machine_is_asked():
     every = list(asks())
     assert len({ask.name for ask in every}) == len(every) >= 60
-    assert {ask.question.machine.name for ask in every} == {"trn1", "trn2", "trn3"}
-    asked = {ask.question.asks for ask in every}
-    assert asked == {form.asks for form in FORMS}
+    assert {ask.problem.machine.name for ask in every} == {"trn1", "trn2", "trn3"}
+    asked = {ask.problem.direction for ask in every}
+    assert asked == {algorithm.direction for algorithm in ALGORITHMS}
 
 
 def test_a_price_beside_its_schedule():

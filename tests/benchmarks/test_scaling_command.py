@@ -15,7 +15,7 @@ ONE = Point(
     seconds=8.0,
     without_overlap=8.0,
     convolutions=7.0,
-    strips=0.0,
+    boundaries=0.0,
     launches=0.0,
     attention=1.0,
     copies=0.0,
@@ -44,7 +44,7 @@ TWO = replace(
     share=0.5,
     seconds=sum(PARTS.values()) - HIDDEN,
     without_overlap=5.5,
-    strips=0.25,
+    boundaries=0.25,
     hidden=HIDDEN,
     received_gb=0.5,
     **PARTS,
@@ -63,7 +63,7 @@ def test_what_is_lost_is_all_that_an_even_share_would_not_take():
     lost = scaling.lost_to([ONE, TWO], 2)
     assert sum(lost.values()) == TWO.seconds - ONE.seconds / 2
     assert lost["halos that nothing hides"] == TWO.halos - TWO.hidden
-    assert lost["strips convolved apart"] == TWO.strips + TWO.launches
+    assert lost["boundaries convolved apart"] == TWO.boundaries + TWO.launches
 
 
 def test_the_table_has_both_ways():
@@ -83,7 +83,7 @@ def test_the_bend_is_the_step_that_gains_least():
 
 def test_reasons_are_sorted_and_small_ones_left_out():
     (line,) = scaling.why([ONE, TWO]).splitlines()
-    assert line.startswith("  2 cores lose to  strips convolved apart 8 %, ")
+    assert line.startswith("  2 cores lose to  boundaries convolved apart 8 %, ")
     assert "uneven bands" not in line
 
 
@@ -106,13 +106,13 @@ def test_meshes_are_those_that_read_least():
 def test_ranks_are_pairs_and_one_core_is_one():
     parser = argparse.ArgumentParser()
     scaling.add_options(parser)
-    jobs = scaling.jobs_of(parser.parse_args([]), [1, 2, 64])
+    jobs = scaling.accumulations_of(parser.parse_args([]), [1, 2, 64])
     assert [(job.mesh, job.lnc, job.cores) for job in jobs] == [
         ((1, 1), 1, 1),
         ((1, 1), 2, 2),
         ((4, 8), 2, 64),
     ]
-    single = scaling.jobs_of(parser.parse_args(["--lnc", "1"]), [64])
+    single = scaling.accumulations_of(parser.parse_args(["--lnc", "1"]), [64])
     assert [(job.lnc, job.cores) for job in single] == [(1, 64)]
 
 

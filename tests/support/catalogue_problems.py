@@ -38,7 +38,7 @@ class CatalogueProblem:
 
     @property
     def machine(self) -> tuple[str, int]:
-        """A target and a number of cores, always the same for the same problem."""
+        """A machine and a number of cores, always the same for the same problem."""
         spread = zlib.crc32(self.name.encode())
         return ("trn2", "trn3")[spread % 2], 1 + spread // 2 % 2
 

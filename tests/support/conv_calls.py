@@ -5,7 +5,7 @@ from math import prod
 from trnconv.runtime import LaunchOptions, convolve
 
 
-def compute(shape, arrays, *, rank=3, target="trn2", cores=1):
+def compute(shape, arrays, *, rank=3, machine="trn2", cores=1):
     """The output [N, C_out, D, H, W] of `convolve` for five-dimensional x, w and bias."""
     x, w, bias = arrays
     hidden = 3 - rank
@@ -14,7 +14,7 @@ def compute(shape, arrays, *, rank=3, target="trn2", cores=1):
         w.reshape(*w.shape[:2], *w.shape[2 + hidden :]),
         bias,
         **call_options(shape, rank),
-        launch=LaunchOptions(target, cores),
+        launch=LaunchOptions(machine, cores),
     )
     expected = (shape.batch, shape.c_out, *shape.out_sizes()[hidden:])
     assert done.y.shape == expected, f"the output is {done.y.shape}, not {expected}"

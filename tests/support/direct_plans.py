@@ -1,13 +1,13 @@
-"""Plans of the direct form alone, as the planner ranks them."""
+"""Plans of the direct algorithm alone, as the planner ranks them."""
 
 from nkisim.machine import TRN2
-from trnconv.ask.question import Question
 from trnconv.planner.best import choose, only
+from trnconv.problem.conv_problem import ConvProblem
 
 
 def direct_plans(shape, machine=TRN2, dtype="bfloat16", **asked):
     """All that are legal, priced, the fastest first; PlanError if there is none."""
-    (offer,) = choose(only(Question(shape, machine, dtype, **asked), "direct")).offers
+    (offer,) = choose(only(ConvProblem(shape, machine, dtype, **asked), "direct")).offers
     return offer.plans
 
 

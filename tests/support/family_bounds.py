@@ -12,13 +12,13 @@ type beforehand: each sum is off by a factor 1 + d, |d| <= s, half a step of tha
 the sum of |summed w| |x| is at most A. So z is off by s A more, and the rest holds for (1 + s) A.
 Small integers stay exact.
 
-The end. An activation f with |f(a) - f(b)| <= L |a - b| turns the error e of z into at most L e.
-f itself is evaluated in float32. nkisim computes it in float64 and rounds once, which is half a
+The epilogue. An activation f with |f(a) - f(b)| <= L |a - b| turns the error e of z into at most L
+e. f itself is evaluated in float32. nkisim computes it in float64 and rounds once, which is half a
 step of float32, a factor 1 + d with |d| <= 2**-24. FUNCTION_ERROR allows one whole step, 2**-23:
-the other half is far more than what the float64 evaluations here and there can differ by, some
-tens of steps of 2**-53 each. Below the normal range a step is 2**-149, whatever the value.
-A residual that comes after is one more addition in float32, then the output is rounded once to its
-type: half a step of that type.
+the other half is far more than what the float64 evaluations here and there can differ by, some tens
+of steps of 2**-53 each. Below the normal range a step is 2**-149, whatever the value. A residual
+that comes after is one more addition in float32, then the output is rounded once to its type: half
+a step of that type.
 
 Composed activations. The Scalar engine multiplies a sum and the bias by the slope s of a leaky
 ReLU, in float32, and adds them: three roundings and that of s, of terms below s A, so that s z is
@@ -133,21 +133,21 @@ def sums_of(linear, operands, terms, summed=0.0):
     return Sums(linear(*operands), linear(*absolute), terms, integers, summed)
 
 
-def ended(sums, end, residual, dtype):
+def ended(sums, epilogue, residual, dtype):
     """What should come out after an end, and how far from it an output of this type may be."""
     added = None if residual is None else residual.astype(np.float64)
-    if end.residual == "before":
+    if epilogue.residual == "before":
         sums = sums.plus(added)
-    function, slope = function_of(end.activation)
+    function, slope = function_of(epilogue.activation)
     exact, error = function(sums.exact), slope * sums.error()
-    composed = _composed_error(end.activation, sums.magnitude + error)
+    composed = _composed_error(epilogue.activation, sums.magnitude + error)
     if composed is not None:
         error = error + composed
-        if end.residual == "after":
+        if epilogue.residual == "after":
             error = error + _rounding(np.abs(exact) + error, dtype)
-    elif end.activation not in ("identity", "relu"):  # those two are exact
+    elif epilogue.activation not in ("identity", "relu"):  # those two are exact
         error = error + FUNCTION_ERROR * (np.abs(exact) + error) + FLOAT32_SUBNORMAL
-    if end.residual == "after":
+    if epilogue.residual == "after":
         exact = exact + added
         is_exact = sums.integers and not error.any()
         error = error if is_exact else error + 2.0**-FLOAT32_BITS * (np.abs(exact) + error)

@@ -12,7 +12,7 @@ from conv_arrays import numpy_dtype
 from family_bounds import ended, rounding_of_summed_filters, sums_of
 from random_family import FORWARD, INPUT_GRADIENT, TRANSPOSED, Member
 from tolerance import assert_within
-from trnconv.ask.ends import PLAIN_END
+from trnconv.problem.epilogue import PLAIN_EPILOGUE
 from trnconv.reference import forward, transposed
 from trnconv.runtime import LaunchOptions, convolve, convolve_transposed
 from trnconv.runtime.gradients import input_gradient
@@ -36,7 +36,7 @@ def arrays_of(member: Member):
         x, w, bias, residual = (rng.standard_normal(size) for size in sizes)
         w = w * 2 / (isqrt(terms_of(member)) + 1)
     bias = bias.astype(kind) if member.bias else None
-    residual = residual.astype(kind) if member.end.residual != "none" else None
+    residual = residual.astype(kind) if member.epilogue.residual != "none" else None
     return x.astype(kind), w.astype(kind), bias, residual
 
 
@@ -59,7 +59,7 @@ def check_member(member: Member) -> None:
     x, w, bias, residual = arrays_of(member)
     y = run_member(member, x, w, bias, residual)
     exact, bound = expected(member, x, w, bias, residual)
-    dtype = numpy_dtype(member.end.dtype or member.dtype)
+    dtype = numpy_dtype(member.epilogue.dtype or member.dtype)
     assert y.dtype == dtype, f"the output is {y.dtype}, not {dtype}"
     assert_within(y, exact, bound)
 
@@ -75,7 +75,9 @@ def expected(member: Member, x, w, bias, residual):
     forwards = member.kind == FORWARD
     summed = rounding_of_summed_filters(shape, w.dtype) if forwards else 0.0
     sums = sums_of(linear, (x, w, bias), terms_of(member), summed)
-    return ended(sums, member.end, residual, numpy_dtype(member.end.dtype or member.dtype))
+    return ended(
+        sums, member.epilogue, residual, numpy_dtype(member.epilogue.dtype or member.dtype)
+    )
 
 
 def scattered(dy, w, shape):
@@ -106,10 +108,10 @@ def run_member(member: Member, x, w, bias, residual):
     """The output in five dimensions, by the function a user of this rank would call."""
     shape, rank = member.shape, member.rank
     launch = LaunchOptions(
-        member.target,
+        member.machine,
         member.cores,
         exact=member.exact,
-        end=member.end,
+        epilogue=member.epilogue,
         residual=None if residual is None else lowered(residual, rank),
     )
     if member.kind == TRANSPOSED:
@@ -130,7 +132,7 @@ def run_member(member: Member, x, w, bias, residual):
 def _run_transposed(member: Member, operands, launch: LaunchOptions):
     """torch's function where it can say everything, else the one below it."""
     (x, w, bias), shape, rank = operands, member.shape, member.rank
-    if member.end != PLAIN_END or member.exact or member.cores > 1:
+    if member.epilogue != PLAIN_EPILOGUE or member.exact or member.cores > 1:
         return convolve_transposed(x, w, bias, shape, launch).y
     hidden = 3 - rank
     function = getattr(trnconv, f"conv_transpose{rank}d")
@@ -143,7 +145,7 @@ def _run_transposed(member: Member, operands, launch: LaunchOptions):
         output_padding=_output_padding(shape)[hidden:],
         groups=shape.groups,
         dilation=shape.dilation[hidden:],
-        target=member.target,
+        machine=member.machine,
     )
     assert y.shape == (shape.batch, shape.c_out, *shape.out[hidden:])
     return y.reshape(shape.batch, shape.c_out, *shape.out)

@@ -21,7 +21,7 @@ from dataclasses import replace
 import numpy as np
 
 from tolerance import output_rounding
-from trnconv.forms.minimal.transforms import F23
+from trnconv.algorithms.winograd.transforms import F23
 from trnconv.geometry import ConvShape
 from trnconv.reference import forward
 
@@ -48,7 +48,7 @@ def _magnitudes(x, w, exact, plan):
     """The moduli of everything that an output is the sum of."""
     if plan.frame_pairs:
         return _magnitudes_of_pairs(x, w, exact, plan)
-    transform = plan.algorithm
+    transform = plan.transforms
     if plan.axis == 1:
         x, w = x.swapaxes(2, 3), w.swapaxes(2, 3)
     magnitude = _products(_padded(x, plan), w, plan)
@@ -107,8 +107,8 @@ def _products(x, w, plan):
 
     What is lost below fp16's normal range is added to both.
     """
-    b, g = _moduli(plan.algorithm.b_t), _moduli(plan.algorithm.g)
-    n, m = plan.algorithm.products, plan.m
+    b, g = _moduli(plan.transforms.b_t), _moduli(plan.transforms.g)
+    n, m = plan.transforms.products, plan.m
     other = 1 - plan.axis
     tiles = [x[:, :, i : i + m * (plan.tiles - 1) + 1 : m] for i in range(n)]
     u_all = np.einsum("pt,octij->pocij", g, w)

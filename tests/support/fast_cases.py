@@ -1,7 +1,7 @@
 """Fast plans of every kind, by name: sizes, padding, and what the plan decides."""
 
-from trnconv.forms.minimal.plan import MinimalPlan
-from trnconv.forms.minimal.rules import broken_rules
+from trnconv.algorithms.winograd.plan import WinogradPlan
+from trnconv.algorithms.winograd.rules import violations
 from trnconv.geometry import conv_shape
 
 FRAMES, ROWS = 0, 1
@@ -43,7 +43,7 @@ CASES = {
         (1, 192, 6, 5, 11),
         (192, 192, 3, 3, 3),
         (0, 1, 1),
-        _BY_FRAMES | {"columns": 6, "machine": "trn2+column-tiles"},
+        _BY_FRAMES | {"columns": 6, "machine_name": "trn2+column-tiles"},
     ),
     "four_columns": (
         (1, 160, 6, 5, 11),
@@ -61,7 +61,7 @@ CASES = {
         (1, 40, 6, 5, 11),
         (160, 40, 3, 3, 3),
         (0, 1, 1),
-        _BY_FRAMES | _COLUMNS | {"machine": "trn2+column-tiles"},
+        _BY_FRAMES | _COLUMNS | {"machine_name": "trn2+column-tiles"},
     ),
     "causal": ((2, 40, 4, 6, 11), (140, 40, 3, 3, 3), ((2, 0), 1, 1), _BY_FRAMES | {"columns": 6}),
     "taps_along_frames_only": ((1, 40, 6, 7, 11), (70, 40, 3, 1, 1), 0, _BY_FRAMES),
@@ -69,25 +69,25 @@ CASES = {
         (1, 40, 6, 37, 11),
         (70, 40, 3, 3, 3),
         (0, 1, 1),
-        _BY_FRAMES | {"rolled": True},
+        _BY_FRAMES | {"looped": True},
     ),
     "one_loop_over_spans": (
         (2, 40, 6, 37, 11),
         (70, 40, 3, 3, 3),
         (0, 1, 1),
-        _BY_FRAMES | {"columns": 6, "rolled": True, "spans": 3, "body_blocks": 6},
+        _BY_FRAMES | {"columns": 6, "looped": True, "spans": 3, "body_blocks": 6},
     ),
     "one_loop_over_several_kinds_of_frames": (
         (1, 40, 8, 26, 11),
         (70, 40, 3, 3, 3),
         ((2, 0), 1, 1),
-        _BY_FRAMES | {"columns": 6, "rolled": True, "spans": 2, "body_blocks": 8},
+        _BY_FRAMES | {"columns": 6, "looped": True, "spans": 2, "body_blocks": 8},
     ),
     "one_loop_over_rows": (
         (1, 40, 4, 45, 11),
         (70, 40, 3, 3, 3),
         ((2, 0), 1, 1),
-        _BY_ROWS | {"columns": 6, "pieces": (1, 3), "rolled": True, "spans": 2, "body_blocks": 4},
+        _BY_ROWS | {"columns": 6, "pieces": (1, 3), "looped": True, "spans": 2, "body_blocks": 4},
     ),
     "frames_from_an_odd_one": (
         (1, 40, 7, 9, 11),
@@ -136,7 +136,7 @@ CASES = {
         (1, 40, 6, 37, 11),
         (70, 40, 3, 3, 3),
         (0, 1, 1),
-        _BY_ROWS | {"rolled": True},
+        _BY_ROWS | {"looped": True},
     ),
     "rows_from_an_odd_one": (
         (1, 40, 6, 9, 11),
@@ -155,7 +155,7 @@ CASES = {
         (1, 40, 10, 37, 11),
         (70, 40, 3, 3, 3),
         (0, 1, 1),
-        _BY_FRAMES | _FOUR | {"x_slots": 10, "rolled": True},
+        _BY_FRAMES | _FOUR | {"x_slots": 10, "looped": True},
     ),
     "four_frames_from_the_third": (
         (1, 40, 7, 9, 11),
@@ -194,7 +194,7 @@ CASES = {
         _BY_ROWS
         | _PAIR
         | _LATE
-        | {"unit_frames": 2, "x_slots": 4, "v_slots": 2, "pieces": (1, 3), "rolled": True},
+        | {"unit_frames": 2, "x_slots": 4, "v_slots": 2, "pieces": (1, 3), "looped": True},
     ),
     "pairs_of_frames": ((1, 40, 6, 8, 11), (70, 40, 3, 3, 3), (0, 1, 1), _PAIRS),
     "pairs_of_four_rows": (
@@ -219,7 +219,7 @@ CASES = {
         (1, 40, 6, 37, 11),
         (70, 40, 3, 3, 3),
         (0, 1, 1),
-        _PAIRS | {"units": 8, "x_slots": 6, "columns": 6, "rolled": True, "gpsimd_pairs": True},
+        _PAIRS | {"units": 8, "x_slots": 6, "columns": 6, "looped": True, "gpsimd_pairs": True},
     ),
     "pairs_of_four_columns": (
         (1, 160, 5, 9, 11),
@@ -231,7 +231,7 @@ CASES = {
         (1, 512, 4, 24, 11),
         (200, 512, 3, 3, 3),
         (0, 1, 1),
-        _PAIRS | _LATE | {"x_slots": 2, "rolled": True, "gpsimd_pairs": True},
+        _PAIRS | _LATE | {"x_slots": 2, "looped": True, "gpsimd_pairs": True},
     ),
 }
 
@@ -264,7 +264,7 @@ REPLICATED = {
         (1, 40, 4, 37, 11),
         (70, 40, 3, 3, 3),
         ((2, 0), 1, 1),
-        _BY_FRAMES | {"rolled": True},
+        _BY_FRAMES | {"looped": True},
         _EVERYWHERE,
     ),
     "rests_of_channels": (
@@ -278,7 +278,7 @@ REPLICATED = {
         (1, 160, 4, 37, 11),
         (160, 160, 3, 3, 3),
         ((2, 0), 1, 1),
-        _BY_FRAMES | _COLUMNS | {"columns": 8, "rolled": True},
+        _BY_FRAMES | _COLUMNS | {"columns": 8, "looped": True},
         _EVERYWHERE,
     ),
     "three_copies": (
@@ -299,7 +299,7 @@ REPLICATED = {
         (1, 64, 4, 37, 11),
         (70, 64, 3, 3, 3),
         ((2, 0), 1, 1),
-        _BY_ROWS | {"rolled": True},
+        _BY_ROWS | {"looped": True},
         _EVERYWHERE,
     ),
     "rows_from_an_odd_one": (
@@ -362,7 +362,7 @@ def case_of(name):
         x_shape, w_shape, padding, decisions = CASES[name]
         modes = "zeros"
     shape = conv_shape(x_shape, w_shape, padding=padding, padding_mode=modes)
-    fixed = {"machine": "trn2", "dtype": "bfloat16", "transform": "F(2,3)", "group": 9}
-    plan = MinimalPlan(shape, **(fixed | decisions))
-    assert broken_rules(plan) == []
+    fixed = {"machine_name": "trn2", "dtype": "bfloat16", "transform": "F(2,3)", "group": 9}
+    plan = WinogradPlan(shape, **(fixed | decisions))
+    assert violations(plan) == []
     return plan

@@ -3,8 +3,8 @@
 As in `tolerance`, with positions in place of taps and channels: an element of dw is the sum of n
 products x * dy, n being the positions of all images at which its tap lies inside the image. Each
 product is rounded once (float32 inputs) or not at all (narrower ones), and passes through at most
-n additions, in whatever order tiles, blocks and turns are added. So |dw - exact| <= gamma(n + 1) *
-sum |x| |dy|. An element of db sums n values without products: gamma(n) * sum |dy|. Then dw is
+n additions, in whatever order tiles, blocks and iterations are added. So |dw - exact| <= gamma(n +
+1) * sum |x| |dy|. An element of db sums n values without products: gamma(n) * sum |dy|. Then dw is
 rounded to its type, unless that is float32.
 """
 

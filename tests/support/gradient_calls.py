@@ -6,7 +6,7 @@ import numpy as np
 
 from conv_arrays import numpy_dtype
 from conv_calls import call_options, lowest_rank
-from trnconv.runtime.filter_gradient import weight_gradient
+from trnconv.runtime.weight_gradient import weight_gradient
 
 
 def integers(shape, dtype):

@@ -112,7 +112,7 @@ def pipeline():
 def looped():
     """A loop of ten iterations of 6,000 ns, three of them scheduled, then a store; 60,000 ns.
 
-    An iteration works for 700 ns, then the loop turns around.
+    An iteration works for 700 ns, then the loop branches back.
     """
     x, tile, out = tensor("x", HBM), tensor("tile", SBUF), tensor("out", HBM)
     rows = Rows()

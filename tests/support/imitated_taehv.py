@@ -60,11 +60,11 @@ class Clamp(nn.Module):
 
 
 class ImitatedTaehv(nn.Module):
-    """All frames at once, or one after the other with the memory of each block (`in_turn`)."""
+    """All frames at once, or one after the other with the memory of each block (`in_iteration`)."""
 
-    def __init__(self, width=8, z=4, patch=2, in_turn=False):
+    def __init__(self, width=8, z=4, patch=2, in_iteration=False):
         super().__init__()
-        self.patch, self.in_turn = patch, in_turn
+        self.patch, self.in_iteration = patch, in_iteration
         pixels = 3 * patch**2
         self.encoder = nn.Sequential(
             nn.Conv2d(pixels, width, 3, padding=1),
@@ -97,7 +97,7 @@ class ImitatedTaehv(nn.Module):
         return x[:, 1:].transpose(1, 2)  # the frames that only the start has
 
     def through(self, blocks, x):
-        return self.one_by_one(blocks, x) if self.in_turn else self.at_once(blocks, x)
+        return self.one_by_one(blocks, x) if self.in_iteration else self.at_once(blocks, x)
 
     def at_once(self, blocks, x):
         n = x.shape[0]

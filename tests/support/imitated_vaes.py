@@ -368,7 +368,9 @@ IMITATIONS = {
     "sglang-wan": Imitation(lambda: ImitatedWan(in_context=True), (3, 9, 8, 12), (4, 3, 2, 3)),
     "hunyuanvideo-1.5": Imitation(ImitatedHunyuan15, (3, 5, 6, 8), (4, 3, 3, 4)),
     "taehv": Imitation(ImitatedTaehv, (3, 5, 8, 12), (4, 3, 3, 4)),
-    "taehv-in-turn": Imitation(lambda: ImitatedTaehv(in_turn=True), (3, 4, 8, 12), (4, 3, 3, 4)),
+    "taehv-in-turn": Imitation(
+        lambda: ImitatedTaehv(in_iteration=True), (3, 4, 8, 12), (4, 3, 3, 4)
+    ),
     "turbo-vaed": Imitation(ImitatedTurbo, (3, 5, 10, 12), (4, 5, 5, 6)),
     "ltx-2-official": Imitation(ImitatedLtx2, (3, 5, 8, 12), (8, 3, 3, 4)),
 }

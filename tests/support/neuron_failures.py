@@ -26,7 +26,7 @@ what no kernel does: a probe notes them.
 18  sbuf-in-two-loops   a tile that two loops share is wrong in the second
 19  fenced-loop         what a loop stored is wrong in spite of a fence
 20  unfenced-loop       what a loop stored is lost without a fence
-21  long-loops          more than 1,024 turns stall
+21  long-loops          more than 1,024 iterations stall
 22  two-programs        programs that differ do not compile (NCC_IXGM002)
 23  two-looping-programs  programs with loops that differ hang
 24  no-nki-op           torch_neuronx has wrap_nki and no nki_op

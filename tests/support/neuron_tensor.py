@@ -18,7 +18,7 @@ _library = torch.library.Library("aten", "IMPL")
 OURS = {
     "trnconv::convolution": convolutions.convolution,
     "trnconv::input_gradient": convolutions.input_gradient,
-    "trnconv::filter_gradient": convolutions.filter_gradient,
+    "trnconv::weight_gradient": convolutions.weight_gradient,
     "trnconv::fused_convolution": convolutions.fused_op,
     "trnconv::norm": norms.norm_op,
     "trnconv::group_factors": norms.factors_op,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from trnconv.cases import BENCHMARK, EDGE
 from trnconv.geometry import ConvShape, TransposedShape, conv_shape, input_gradient_shape
 
-CONVOLUTION, DEPTHWISE, FILTER_GRADIENT = "convolution", "depthwise", "filter gradient"
+CONVOLUTION, DEPTHWISE, WEIGHT_GRADIENT = "convolution", "depthwise", "weight gradient"
 _TARGETS = ("trn2", "trn1", "trn3")
 _LAYERS = {case.name: case.shape for case in BENCHMARK}
 _PIECES = {
@@ -32,7 +32,7 @@ class PinnedProblem:
 
     name: str
     shape: ConvShape | TransposedShape
-    target: str = "trn2"
+    machine: str = "trn2"
     dtype: str = "bfloat16"
     accuracy: str = "bf16"
     pieces: tuple[int, ...] = ()
@@ -45,7 +45,7 @@ class PinnedProblem:
     @property
     def title(self) -> str:
         """All that was asked, in one line."""
-        asked = [self.name, self.target, self.dtype, self.accuracy]
+        asked = [self.name, self.machine, self.dtype, self.accuracy]
         asked += [f"pieces {'+'.join(map(str, self.pieces))}"] if self.pieces else []
         for word in ("residual", "reproducible", "exact"):
             asked += [word] if getattr(self, word) else []
@@ -62,7 +62,7 @@ def pinned_problems() -> tuple[PinnedProblem, ...]:
         *_transposed(),
         *_upsampled_and_padded(),
         *_groups(),
-        *_filter_gradients(),
+        *_weight_gradients(),
     )
 
 
@@ -80,7 +80,7 @@ def _layers_asked_in_every_way() -> list[PinnedProblem]:
     wide = [one for one in some if one.name != "wan_to_rgb"]
     return [
         *(replace(one, accuracy="fast") for one in first),
-        *(replace(one, accuracy="fast", target="trn3") for one in wide),
+        *(replace(one, accuracy="fast", machine="trn3") for one in wide),
         *(replace(one, accuracy="direct") for one in wide),
         *(replace(one, pieces=_PIECES[one.name]) for one in some),
         *(replace(one, pieces=_PIECES[one.name], accuracy="fast") for one in wide[:3]),
@@ -139,16 +139,16 @@ def _groups() -> list[PinnedProblem]:
     video = conv_shape((1, 256, 4, 30, 52), (256, 1, 3, 3, 3), padding=1, groups=256)
     several = conv_shape((2, 20, 200), (60, 1, 5), padding=2, groups=20)
     depthwise = {"signal": long, "image": image, "video": video, "several": several}
-    found = [PinnedProblem("four_groups", grouped, target) for target in _TARGETS]
+    found = [PinnedProblem("four_groups", grouped, machine) for machine in _TARGETS]
     for asks in (CONVOLUTION, DEPTHWISE):
         for name, shape in depthwise.items():
-            for target, dtype in (("trn2", "bfloat16"), ("trn2", "float32"), ("trn3", "float32")):
+            for machine, dtype in (("trn2", "bfloat16"), ("trn2", "float32"), ("trn3", "float32")):
                 named = f"depthwise_{name}"
-                found.append(PinnedProblem(named, shape, target, dtype, asks=asks))
+                found.append(PinnedProblem(named, shape, machine, dtype, asks=asks))
     return found
 
 
-def _filter_gradients() -> list[PinnedProblem]:
+def _weight_gradients() -> list[PinnedProblem]:
     strided = conv_shape((1, 96, 5, 60, 80), (96, 96, 3, 3, 3), stride=2, padding=1)
     grouped = conv_shape((2, 32, 12, 13), (64, 4, 3, 3), padding=1, groups=8)
     signal = conv_shape((1, 24, 300), (24, 24, 3), dilation=9, padding=9)
@@ -161,7 +161,7 @@ def _filter_gradients() -> list[PinnedProblem]:
         "signal": signal,
     }
     return [
-        PinnedProblem(name, shape, target, dtype, asks=FILTER_GRADIENT)
+        PinnedProblem(name, shape, machine, dtype, asks=WEIGHT_GRADIENT)
         for name, shape in shapes.items()
-        for target, dtype in (("trn2", "bfloat16"), ("trn1", "float32"), ("trn3", "bfloat16"))
+        for machine, dtype in (("trn2", "bfloat16"), ("trn1", "float32"), ("trn3", "bfloat16"))
     ]

@@ -24,7 +24,7 @@ class RandomConvolution:
     dtype: str
     bias: bool
     integers: bool
-    target: str
+    machine: str
     cores: int
 
 
@@ -32,7 +32,7 @@ def random_convolution(number: int) -> RandomConvolution:
     """The convolution of this number."""
     rng = np.random.default_rng([2026, number])
     rank = _one_of(rng, (1, 2, 3, 3))
-    target, cores = _one_of(rng, MACHINES)
+    machine, cores = _one_of(rng, MACHINES)
     return RandomConvolution(
         number=number,
         shape=_shape(rng, rank),
@@ -40,7 +40,7 @@ def random_convolution(number: int) -> RandomConvolution:
         dtype=_one_of(rng, ("bfloat16", "bfloat16", "float16", "float32")),
         bias=_chance(rng, 0.7),
         integers=_chance(rng, 0.5),
-        target=target,
+        machine=machine,
         cores=cores,
     )
 

@@ -300,16 +300,16 @@ class Oracle:
 
 def executed(cores):
     """(core, act) in the order in which nkisim runs them: a core goes on until it has to wait."""
-    at, turn, waiting = [0, 0], 0, None
+    at, core, waiting = [0, 0], 0, None
     while any(at[c] < len(cores[c]) for c in (0, 1)):
-        if at[turn] == len(cores[turn]):
-            turn = 1 - turn
+        if at[core] == len(cores[core]):
+            core = 1 - core
             continue
-        act = cores[turn][at[turn]]
-        yield turn, at[turn]
-        at[turn] += 1
+        act = cores[core][at[core]]
+        yield core, at[core]
+        at[core] += 1
         if act.meeting >= 0:
             if waiting == act.meeting:
                 waiting = None
             else:
-                waiting, turn = act.meeting, 1 - turn
+                waiting, core = act.meeting, 1 - core

@@ -9,8 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnconv.ask.ends import ACTIVATIONS, IDENTITY, PLAIN_END, RESIDUALS, Epilogue, end_of
 from trnconv.geometry import ConvShape, TransposedShape, Triple, transposed_shape
+from trnconv.problem.epilogue import (
+    ACTIVATIONS,
+    IDENTITY,
+    PLAIN_EPILOGUE,
+    RESIDUALS,
+    Epilogue,
+    epilogue_of,
+)
 
 MACHINES = (("trn1", 1), ("trn2", 1), ("trn2", 2), ("trn3", 1), ("trn3", 2))
 DTYPES = ("bfloat16", "bfloat16", "float16", "float32")
@@ -35,15 +42,15 @@ class Member:
     rank: int
     dtype: str
     bias: bool
-    target: str
+    machine: str
     cores: int
     exact: bool
-    end: Epilogue
+    epilogue: Epilogue
 
     @property
     def is_linear(self) -> bool:
         """Whether the output is a sum, so that integers come out exactly."""
-        return self.end.activation == IDENTITY
+        return self.epilogue.activation == IDENTITY
 
 
 def random_member(number: int) -> Member:
@@ -51,7 +58,7 @@ def random_member(number: int) -> Member:
     rng = np.random.default_rng([2027, number])
     kind = _one_of(rng, (FORWARD, FORWARD, FORWARD, TRANSPOSED, TRANSPOSED, INPUT_GRADIENT))
     rank = _one_of(rng, (1, 2, 2, 3, 3))
-    target, cores = _one_of(rng, MACHINES)
+    machine, cores = _one_of(rng, MACHINES)
     return Member(
         number=number,
         kind=kind,
@@ -59,10 +66,10 @@ def random_member(number: int) -> Member:
         rank=rank,
         dtype=_one_of(rng, DTYPES),
         bias=kind != INPUT_GRADIENT and _chance(rng, 0.6),
-        target=target,
+        machine=machine,
         cores=cores,
         exact=_chance(rng, 0.3),
-        end=_end(rng, kind),
+        epilogue=_end(rng, kind),
     )
 
 
@@ -87,10 +94,10 @@ def _is_affordable(shape: ConvShape | TransposedShape) -> bool:
 def _end(rng: np.random.Generator, kind: str) -> Epilogue:
     """An activation, a residual and a type of the output; gradients have no activation."""
     if kind == INPUT_GRADIENT or _chance(rng, 0.4):
-        return PLAIN_END
+        return PLAIN_EPILOGUE
     residual = _one_of(rng, RESIDUALS) if kind == FORWARD else RESIDUALS[0]
     dtype = _one_of(rng, ("", "", "bfloat16", "float16", "float32"))
-    return end_of(_one_of(rng, ACTIVATIONS), residual, dtype)
+    return epilogue_of(_one_of(rng, ACTIVATIONS), residual, dtype)
 
 
 def _forward(rng: np.random.Generator, kind: str, rank: int) -> ConvShape:

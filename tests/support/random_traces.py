@@ -112,11 +112,11 @@ def places(access, iteration):
 def broken_waits(timeline, hop_ns):
     """Pairs of rows that touch the same bytes too early, as sentences. Looks at every pair."""
     events = timeline.events
-    touched, turns = [], {}
+    touched, iterations = [], {}
     for one in events.instructions:
-        turn = turns[one.index] = turns.get(one.index, -1) + 1
-        read = set().union(*(places(access, turn) for access in one.reads))
-        written = set().union(*(places(access, turn) for access in one.writes))
+        iteration = iterations[one.index] = iterations.get(one.index, -1) + 1
+        read = set().union(*(places(access, iteration) for access in one.reads))
+        written = set().union(*(places(access, iteration) for access in one.writes))
         touched.append((read, written))
     found = []
     for late in range(len(events)):
@@ -145,7 +145,7 @@ def _least_start(events, touched, early, late, hop_ns):
 
 
 def pair(seed, meetings, *, between=6, trips=0):
-    """The traces of two cores that meet so often; in a loop of `trips` turns if there are any."""
+    """The traces of two cores that meet so often; in a loop of `trips` iterations, if any."""
     cores = []
     for core in (0, 1):
         rng = random.Random(seed + core)  # noqa: S311 (no secret)

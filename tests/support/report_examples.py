@@ -157,7 +157,7 @@ def example(**others):
             readings=(
                 ReadingRow(
                     number=1,
-                    closed_form_ns=120_000.0,
+                    cost_model_ns=120_000.0,
                     optimistic_ns=118_580.0,
                     default_ns=121_000.0,
                     pessimistic_ns=133_100.0,

@@ -95,4 +95,4 @@ def imports_of(module, modules):
     path = modules[module]
     names = imported_names(executed_imports(path), module, is_package=path.name == "__init__.py")
     targets = {target_of(name, modules) for name in names}
-    return {target for target in targets if target and not target.startswith("+")}
+    return {machine for machine in targets if machine and not machine.startswith("+")}

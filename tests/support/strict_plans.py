@@ -1,4 +1,4 @@
-"""Random plans of every form, the same for the same number on every machine.
+"""Random plans of every algorithm, the same for the same number on every machine.
 
 Shapes are small and loops are forced, so that a run with values takes a fraction of a second.
 """
@@ -18,25 +18,46 @@ from nkisim.errors import DeviceRuleError
 from nkisim.machine import find_machine
 from random_convolutions import random_convolution
 from random_family import FORWARD, TRANSPOSED, random_member
-from trnconv.ask.ends import AFTER, BEFORE, IDENTITY, NO_RESIDUAL, PLAIN_END, end_of
-from trnconv.ask.policy import FAST, Policy
-from trnconv.ask.question import FILTER_GRADIENT, Question
+from trnconv.algorithms.algorithm import Plan
+from trnconv.algorithms.search import search
 from trnconv.errors import PlanError
-from trnconv.forms.form import Plan
-from trnconv.forms.search import search
 from trnconv.geometry import ConvShape, conv_shape
 from trnconv.planner.shares import loops, shared_plans
-from trnconv.planner.table import form_named, form_of
+from trnconv.planner.table import algorithm_named, algorithm_of
+from trnconv.problem.conv_problem import WEIGHT_GRADIENT, ConvProblem
+from trnconv.problem.epilogue import (
+    AFTER,
+    BEFORE,
+    IDENTITY,
+    NO_RESIDUAL,
+    PLAIN_EPILOGUE,
+    epilogue_of,
+)
+from trnconv.problem.policy import FAST, Policy
 from trnconv.runtime.launch import prepare
 
 TARGETS = ("trn2", "trn3", "trn2", "trn2")
 DTYPES = ("bfloat16", "bfloat16", "float16", "float32")
-ENDS = (PLAIN_END, PLAIN_END, end_of("silu", BEFORE, ""), end_of("relu", AFTER, ""))
+ENDS = (
+    PLAIN_EPILOGUE,
+    PLAIN_EPILOGUE,
+    epilogue_of("silu", BEFORE, ""),
+    epilogue_of("relu", AFTER, ""),
+)
 POLICY = Policy(FAST, least_macs=0)
-MINIMAL_FAMILIES = ("F(2,3), rows", "F(2,3), frames", "F(4,3), rows", "F(4,3), frames")
-KINDS = ("direct", "direct", "upsampled", "transposed", "minimal", "minimal", "depthwise", "filter")
-# Of filter gradients: small shapes have few blocks, and turns of more of them are no loop.
-SHORT_TURNS = {"images": 1, "turn_frames": 1, "turn_areas": 1}
+WINOGRAD_FAMILIES = ("F(2,3), rows", "F(2,3), frames", "F(4,3), rows", "F(4,3), frames")
+KINDS = (
+    "direct",
+    "direct",
+    "upsampled",
+    "transposed",
+    "winograd",
+    "winograd",
+    "depthwise",
+    "filter",
+)
+# Of weight gradients: small shapes have few blocks, and iterations of more of them are no loop.
+SHORT_ITERATIONS = {"images": 1, "iteration_frames": 1, "iteration_areas": 1}
 # Every rule there is is refused: those that one report supports by "strict", the others by name.
 SWITCHES = (
     "strict",
@@ -70,37 +91,37 @@ def pair_like(plan: Plan) -> tuple[Plan, ...] | None:
 
     None if there are none.
     """
-    form = form_of(plan)
+    algorithm = algorithm_of(plan)
     pieces = plan.piece_frames if len(plan.piece_frames) > 1 else ()
-    question = Question(
+    problem = ConvProblem(
         plan.shape,
-        plan.target,
+        plan.machine,
         plan.dtype,
         pieces,
-        end=plan.end,
+        epilogue=plan.epilogue,
         policy=POLICY,
-        asks=form.asks,
-        forms=(plan.form,),
+        direction=algorithm.direction,
+        algorithms=(plan.algorithm,),
     )
     try:
-        pair = tuple(priced.plan for priced in shared_plans(question))
+        pair = tuple(priced.plan for priced in shared_plans(problem))
     except PlanError:
         return None
-    return _pair_in_loops(pair) if plan.is_rolled else pair
+    return _pair_in_loops(pair) if plan.is_looped else pair
 
 
 def _pair_in_loops(pair: tuple[Plan, ...]) -> tuple[Plan, ...]:
     changes = {
         "direct": lambda plan: {"lead": (), "ahead": False, "rows": plan.row_multiple},
-        "minimal": lambda plan: {"units": plan.stages, "rows": 2 * plan.m},
-        "filter_gradient": lambda _: SHORT_TURNS,
+        "winograd": lambda plan: {"units": plan.stages, "rows": 2 * plan.m},
+        "weight_gradient": lambda _: SHORT_ITERATIONS,
     }
-    form = form_of(pair[0])
-    rolled = tuple(replace(plan, rolled=True, **changes[plan.form](plan)) for plan in pair)
-    if any(form.broken_rules(plan) for plan in rolled):
+    algorithm = algorithm_of(pair[0])
+    looped = tuple(replace(plan, looped=True, **changes[plan.algorithm](plan)) for plan in pair)
+    if any(algorithm.violations(plan) for plan in looped):
         return pair
-    one, two = map(loops, rolled)
-    return rolled if one == two else pair
+    one, two = map(loops, looped)
+    return looped if one == two else pair
 
 
 def strict_run(*plans: Plan) -> nkisim.Run:
@@ -112,12 +133,12 @@ def strict_run(*plans: Plan) -> nkisim.Run:
     shape = plan.shape
     w = np.zeros((shape.c_out, shape.c_in // shape.groups, *shape.kernel), np.float32)
     packed = prepared.pack(w, np.zeros(shape.c_out, np.float32))
-    asked = plan.end.residual != NO_RESIDUAL
+    asked = plan.epilogue.residual != NO_RESIDUAL
     residual = _zeros(lowered.outputs[0], plan.dtype) if asked else None
     return nkisim.run(
         nkisim.Kernel(prepared.kernel(len(inputs)))[len(plans)],
         *prepared.arguments(inputs, packed, residual),
-        machine=plan.machine,
+        machine=plan.machine_name,
         lnc=len(plans),
         rules=SWITCHES,
     )
@@ -136,12 +157,12 @@ def _zeros(shape, dtype):
     return np.zeros(shape, numpy_dtype(dtype))
 
 
-def _searched(rng, question: Question, form: str, family: str) -> Plan | None:
+def _searched(rng, problem: ConvProblem, algorithm: str, family: str) -> Plan | None:
     """One of the first plans of a ranking."""
-    if form_named(form).refuses(question, family):
+    if algorithm_named(algorithm).unsupported(problem, family):
         return None
     try:
-        found = search(form_named(form), question, family)
+        found = search(algorithm_named(algorithm), problem, family)
     except PlanError:
         return None
     return found[int(rng.integers(min(6, len(found))))].plan if found else None
@@ -153,8 +174,8 @@ def _direct(rng) -> Plan | None:
     if member.kind == FORWARD:  # groups and padding modes
         shape = member.shape
     pieces = _pieces(rng, shape)
-    question = _asked(rng, shape, end=_one_of(rng, ENDS), pieces=pieces)
-    return _looped(rng, _searched(rng, question, "direct", "direct"))
+    problem = _asked(rng, shape, epilogue=_one_of(rng, ENDS), pieces=pieces)
+    return _looped(rng, _searched(rng, problem, "direct", "direct"))
 
 
 def _upsampled(rng) -> Plan | None:
@@ -172,8 +193,8 @@ def _direct_upsampled(rng) -> Plan | None:
     )
     if shape is None:
         return None
-    question = _asked(rng, shape, end=_one_of(rng, ENDS))
-    return _looped(rng, _searched(rng, question, "direct", "direct"))
+    problem = _asked(rng, shape, epilogue=_one_of(rng, ENDS))
+    return _looped(rng, _searched(rng, problem, "direct", "direct"))
 
 
 def _difference(rng) -> Plan | None:
@@ -185,10 +206,10 @@ def _difference(rng) -> Plan | None:
         padding=(0, 1, 1),
         upsample=(int(rng.integers(1, 3)), 2, 2),
     )
-    end = _one_of(rng, (PLAIN_END, end_of(IDENTITY, BEFORE, "")))
+    epilogue = _one_of(rng, (PLAIN_EPILOGUE, epilogue_of(IDENTITY, BEFORE, "")))
     machine = find_machine(_one_of(rng, TARGETS))
-    question = Question(shape, machine, end=end, budget=int(rng.integers(200, 4000)))
-    return _searched(rng, question, "difference", "differences")
+    problem = ConvProblem(shape, machine, epilogue=epilogue, budget=int(rng.integers(200, 4000)))
+    return _searched(rng, problem, "winograd_upsample", "differences")
 
 
 def _transposed(rng) -> Plan | None:
@@ -198,20 +219,22 @@ def _transposed(rng) -> Plan | None:
     return _looped(rng, _searched(rng, _asked(rng, member.shape), "direct", "direct"))
 
 
-def _minimal(rng) -> Plan | None:
+def _winograd(rng) -> Plan | None:
     c_in, c_out = (_one_of(rng, (3, 16, 32, 64, 96, 130, 192)) for _ in "io")
     size = (int(rng.integers(3, 7)), int(rng.integers(8, 40)), int(rng.integers(4, 24)))
     padding = _one_of(rng, ((0, 1, 1), (1, 1, 1), (0, 0, 0)))
     mode = _one_of(rng, ("zeros", "zeros", "replicate"))
     shape = conv_shape((1, c_in, *size), (c_out, c_in, 3, 3, 3), padding=padding, padding_mode=mode)
-    question = _asked(rng, shape, end=_one_of(rng, ENDS), pieces=_pieces(rng, shape), policy=POLICY)
+    problem = _asked(
+        rng, shape, epilogue=_one_of(rng, ENDS), pieces=_pieces(rng, shape), policy=POLICY
+    )
     budget = _one_of(rng, (10**9, 400, 700))
     plan = _searched(
-        rng, replace(question, budget=budget), "minimal", _one_of(rng, MINIMAL_FAMILIES)
+        rng, replace(problem, budget=budget), "winograd", _one_of(rng, WINOGRAD_FAMILIES)
     )
     if plan is not None and rng.random() < 0.7:
-        loop = replace(plan, rolled=True, units=plan.stages, rows=2 * plan.m)
-        return loop if not form_of(loop).broken_rules(loop) else plan
+        loop = replace(plan, looped=True, units=plan.stages, rows=2 * plan.m)
+        return loop if not algorithm_of(loop).violations(loop) else plan
     return plan
 
 
@@ -224,30 +247,30 @@ def _depthwise(rng) -> Plan | None:
 
 def _filter(rng) -> Plan | None:
     shape = random_convolution(int(rng.integers(10_000))).shape
-    question = _asked(rng, shape, asks=FILTER_GRADIENT)
+    problem = _asked(rng, shape, direction=WEIGHT_GRADIENT)
     budget = _one_of(rng, (10**9, 10**9, 300))
-    form = form_named("filter_gradient")
-    families = form.families(question)
-    plan = _searched(rng, replace(question, budget=budget), form.name, families[0])
+    algorithm = algorithm_named("weight_gradient")
+    families = algorithm.families(problem)
+    plan = _searched(rng, replace(problem, budget=budget), algorithm.name, families[0])
     if plan is None or rng.random() < 0.5:
         return plan
-    loop = replace(plan, rolled=True, **SHORT_TURNS)
-    return loop if not form_of(loop).broken_rules(loop) else plan
+    loop = replace(plan, looped=True, **SHORT_ITERATIONS)
+    return loop if not algorithm_of(loop).violations(loop) else plan
 
 
 _PLANS = {
     "direct": _direct,
     "upsampled": _upsampled,
     "transposed": _transposed,
-    "minimal": _minimal,
+    "winograd": _winograd,
     "depthwise": _depthwise,
     "filter": _filter,
 }
 
 
-def _asked(rng, shape, **asked) -> Question:
+def _asked(rng, shape, **asked) -> ConvProblem:
     dtype = _one_of(rng, DTYPES)
-    return Question(shape, find_machine(_one_of(rng, TARGETS)), dtype, **asked)
+    return ConvProblem(shape, find_machine(_one_of(rng, TARGETS)), dtype, **asked)
 
 
 def _pieces(rng, shape: ConvShape) -> tuple[int, ...]:
@@ -262,9 +285,9 @@ def _looped(rng, plan: Plan | None) -> Plan | None:
     """The same as a hardware loop, in half of the cases."""
     if plan is None or rng.random() < 0.5:
         return plan
-    plain = replace(plan, lead=(), ahead=False, rolled=True, rows=plan.row_multiple)
+    plain = replace(plan, lead=(), ahead=False, looped=True, rows=plan.row_multiple)
     loop = replace(plain, body_blocks=_one_of(rng, (1, 1, 2)), by_kind=_one_of(rng, (False, True)))
-    return loop if not form_of(loop).broken_rules(loop) else plan
+    return loop if not algorithm_of(loop).violations(loop) else plan
 
 
 def _one_of(rng, choices):

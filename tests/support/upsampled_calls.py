@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from conv_arrays import numpy_dtype
-from trnconv.ask.ends import AFTER, BEFORE, NO_RESIDUAL, RELU, Epilogue
 from trnconv.errors import ShapeError
 from trnconv.geometry import ConvShape, conv_shape
+from trnconv.problem.epilogue import AFTER, BEFORE, NO_RESIDUAL, RELU, Epilogue
 
 MACHINES = (("trn1", 1), ("trn2", 1), ("trn2", 2), ("trn3", 1), ("trn3", 2))
 DTYPES = ("bfloat16", "bfloat16", "float16", "float32")
@@ -25,10 +25,10 @@ class Member:
     shape: ConvShape
     dtype: str
     pieces: tuple[int, ...]
-    target: str
+    machine: str
     cores: int
     exact: bool
-    end: Epilogue
+    epilogue: Epilogue
 
 
 def whole_arrays(shape, dtype, seed=0):
@@ -54,20 +54,20 @@ def random_upsampled(number):
     """The member of this number, the same on every machine."""
     rng = np.random.default_rng([2028, number])
     shape = _affordable(rng)
-    target, cores = _one_of(rng, MACHINES)
+    machine, cores = _one_of(rng, MACHINES)
     whole_phases = all(
         shape.out_size(axis) % min(shape.upsample[axis], shape.out_size(axis)) == 0
         for axis in (1, 2)
     )
-    end = _one_of(rng, ENDS)
+    epilogue = _one_of(rng, ENDS)
     return Member(
         shape=shape,
         dtype=_one_of(rng, DTYPES),
         pieces=_pieces(rng, shape.size[0]),
-        target=target,
+        machine=machine,
         cores=cores,
         exact=bool(rng.random() < 0.2),
-        end=end if whole_phases or end.residual == NO_RESIDUAL else Epilogue(),
+        epilogue=epilogue if whole_phases or epilogue.residual == NO_RESIDUAL else Epilogue(),
     )
 
 

@@ -7,7 +7,7 @@ from statistics import median
 import numpy as np
 
 QUIET_S = 0.06  # the work below on a quiet core of the machine that limits were set on
-_TURNS = 3
+_ITERATIONS = 3
 
 
 def _work():
@@ -24,7 +24,7 @@ def _work():
 def slowness():
     """How many times longer than on that machine; at least 1. Measured once a process."""
     taken = []
-    for _ in range(_TURNS):
+    for _ in range(_ITERATIONS):
         begin = time.perf_counter()
         _work()
         taken.append(time.perf_counter() - begin)

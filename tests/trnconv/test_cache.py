@@ -12,8 +12,6 @@ import pytest
 
 from nkisim.machine import TRN2
 from trnconv import cache as cache_module
-from trnconv.ask.ends import Epilogue, NormEnd
-from trnconv.ask.question import Question
 from trnconv.cache import Cache, cache_folder
 from trnconv.cases import find
 from trnconv.errors import PlanError
@@ -22,10 +20,12 @@ from trnconv.model_plan import Prices
 from trnconv.model_plan import prices as prices_module
 from trnconv.planner.tuned_file import TunedPlan, key_of, written
 from trnconv.planner.tuned_plans import use_tuned
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.epilogue import Epilogue, NormEpilogue
 from trnconv.runtime.pricing import price
 from trnconv.runtime.tuning import best_candidates
 
-QUESTION = Question(find("wan_from_latent").shape, TRN2)
+PROBLEM = ConvProblem(find("wan_from_latent").shape, TRN2)
 ASKED = {"what": 1}
 
 
@@ -55,8 +55,8 @@ def spoil_code(document):
     return json.dumps({**document, "stamp": {**document["stamp"], "code": "older"}})
 
 
-def spoil_question(document):
-    return json.dumps({**document, "question": {"what": 3}})
+def spoil_problem(document):
+    return json.dumps({**document, "problem": {"what": 3}})
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def spoil_question(document):
         (spoil_text, "1 unreadable"),
         (spoil_stamp, "1 of another version"),
         (spoil_code, "1 of another version"),
-        (spoil_question, "1 an answer to something else"),
+        (spoil_problem, "1 an answer to something else"),
         (lambda _: "[]", "1 an answer to something else"),
     ],
 )
@@ -97,26 +97,26 @@ def test_nothing_half_written_is_left_behind(tmp_path):
 
 
 def test_prices_from_disk_are_those_of_the_planner(tmp_path):
-    Prices(Cache(tmp_path)).of(QUESTION)
+    Prices(Cache(tmp_path)).of(PROBLEM)
     again = Prices(Cache(tmp_path))
-    assert again.of(QUESTION) == price(QUESTION)
+    assert again.of(PROBLEM) == price(PROBLEM)
 
 
 def test_a_stored_price_is_not_worked_out_again(tmp_path, monkeypatch):
-    expected = Prices(Cache(tmp_path)).of(QUESTION)
+    expected = Prices(Cache(tmp_path)).of(PROBLEM)
     monkeypatch.setattr(prices_module, "price", None)
-    assert Prices(Cache(tmp_path)).of(QUESTION) == expected
+    assert Prices(Cache(tmp_path)).of(PROBLEM) == expected
 
 
 def test_a_stored_price_that_makes_no_sense_is_worked_out_again(tmp_path):
     cache = Cache(tmp_path)
-    Prices(cache).of(QUESTION)
+    Prices(cache).of(PROBLEM)
     [path] = files(cache)
     document = json.loads(path.read_text())
     document["answer"]["ns"] = "soon"
     path.write_text(json.dumps(document))
     fresh = Cache(tmp_path)
-    assert Prices(fresh).of(QUESTION) == price(QUESTION)
+    assert Prices(fresh).of(PROBLEM) == price(PROBLEM)
     assert "not what it should be" in fresh.told()
 
 
@@ -139,26 +139,26 @@ def test_the_folder_can_be_chosen(tmp_path, monkeypatch):
     assert os.fspath(cache_folder()) == os.fspath(tmp_path / ".cache" / "trnconv")
 
 
-def many_questions(count):
+def many_problems(count):
     shapes = [conv_shape((1, 8, 8, 8 + number), (8, 8, 3, 3)) for number in range(count)]
-    return [Question(shape, TRN2) for shape in shapes]
+    return [ConvProblem(shape, TRN2) for shape in shapes]
 
 
 @pytest.mark.slow
 def test_prices_of_other_processes_are_those_of_this_one(tmp_path):
-    questions = many_questions(9)
+    problems = many_problems(9)
     seen = []
     known = Prices(Cache(tmp_path), jobs=2, watch=lambda *counts: seen.append(counts))
-    known.prepare([*questions, questions[0]])
+    known.prepare([*problems, problems[0]])
     assert seen == [(done, 9) for done in range(1, 10)]
     assert len(files(known.cache)) == 9
-    assert [known.of(question) for question in questions] == [price(each) for each in questions]
+    assert [known.of(problem) for problem in problems] == [price(each) for each in problems]
 
 
-def test_a_question_without_a_plan_is_refused_where_it_is_asked_for():
-    *fine, first = many_questions(9)
+def test_a_problem_without_a_plan_is_refused_where_it_is_asked_for():
+    *fine, first = many_problems(9)
     wide = conv_shape((1, 8, 8, 8), (256, 8, 3, 3))
-    hopeless = replace(first, shape=wide, budget=1, end=Epilogue(norm=NormEnd(1e-6)))
+    hopeless = replace(first, shape=wide, budget=1, epilogue=Epilogue(norm=NormEpilogue(1e-6)))
     known = Prices(jobs=2, cores=1)
     known.prepare([*fine, hopeless])
     assert known.of(fine[0]) == price(fine[0], cores=1)
@@ -170,21 +170,21 @@ def test_a_question_without_a_plan_is_refused_where_it_is_asked_for():
 def test_few_prices_start_no_processes(monkeypatch):
     monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", None)
     seen = []
-    Prices(jobs=2, watch=lambda *counts: seen.append(counts)).prepare(many_questions(3))
+    Prices(jobs=2, watch=lambda *counts: seen.append(counts)).prepare(many_problems(3))
     assert seen == []
     with pytest.raises(TypeError):
-        Prices(jobs=2).prepare(many_questions(9))
+        Prices(jobs=2).prepare(many_problems(9))
 
 
 def test_a_price_of_another_process_takes_the_tuned_plans_in_use(tmp_path):
-    question = many_questions(1)[0]
-    fastest, slower = (priced.plan for priced in best_candidates(question, 2))
-    winner = TunedPlan(key_of(question), slower, 1.0, 2.0, 3)
+    problem = many_problems(1)[0]
+    fastest, slower = (priced.plan for priced in best_candidates(problem, 2))
+    winner = TunedPlan(key_of(problem), slower, 1.0, 2.0, 3)
     (tmp_path / "tuned.json").write_text(written("trn2", [winner]))
     with use_tuned(tmp_path / "tuned.json"):
         known = Prices(jobs=2, cores=1)
-        known.prepare(many_questions(9))
-        assert known.of(question).plan.plan == slower != fastest
+        known.prepare(many_problems(9))
+        assert known.of(problem).plan.plan == slower != fastest
 
 
 @pytest.fixture
@@ -211,9 +211,9 @@ def unnoticed(sources, digest, names):
 
 
 PRICED_BY = [
-    "trnconv/ask/limits.py",
-    "trnconv/forms/search.py",
-    "trnconv/forms/minimal/cost.py",
+    "trnconv/problem/limits.py",
+    "trnconv/algorithms/search.py",
+    "trnconv/algorithms/winograd/cost.py",
     "trnconv/planner/best.py",
     "trnconv/runtime/pricing.py",
     "nkisim/machine.py",
@@ -253,11 +253,11 @@ HOSTILE = {
     "empty": "",
     "cut": '{"stamp": {"library"',
     "nested": "[" * 200_000,
-    "nested, an answer": '{"question": ' + '{"a": ' * 100_000,
+    "nested, an answer": '{"problem": ' + '{"a": ' * 100_000,
     "a list": "[1, 2]",
     "a number": "17",
     "no text": "\udcff\udcfe",
-    "no object inside": '{"stamp": 3, "question": "x", "answer": []}',
+    "no object inside": '{"stamp": 3, "problem": "x", "answer": []}',
     "a huge number": "9" * 10_000,
 }
 

@@ -9,21 +9,21 @@ from hypothesis import strategies as st
 
 from nkisim.machine import TRN2, TRN3
 from repetition import examples, few
-from trnconv.ask.ends import ACTIVATIONS, ELU, RESIDUALS, Epilogue, leaky_relu
-from trnconv.ask.policy import Policy
-from trnconv.ask.question import FILTER_GRADIENT, Question
+from trnconv.algorithms.direct.plan import DirectPlan, PePacking
+from trnconv.algorithms.direct.reduced_problem import fold
+from trnconv.algorithms.winograd.plan import WinogradPlan
 from trnconv.cases import BENCHMARK, EDGE, find
-from trnconv.forms.direct.plan import ArrayFill, DirectPlan
-from trnconv.forms.direct.problem import fold
-from trnconv.forms.minimal.plan import MinimalPlan
 from trnconv.geometry import ConvShape, TransposedShape, conv_shape
 from trnconv.planner.best import best_plan
+from trnconv.problem.conv_problem import WEIGHT_GRADIENT, ConvProblem
+from trnconv.problem.epilogue import ACTIVATIONS, ELU, RESIDUALS, Epilogue, leaky_relu
+from trnconv.problem.policy import Policy
 from trnconv.records import RecordError, from_json, to_json
 from trnconv.runtime.pricing import Price, price
 
 COUNT = st.integers(0, 10**6)
 PASSES = st.builds(
-    ArrayFill,
+    PePacking,
     *[COUNT] * 5,
     levels=st.lists(st.integers(1, 3), min_size=1, max_size=3).map(tuple),
     own_windows=st.booleans(),
@@ -59,7 +59,7 @@ def through_text(kind, record):
         ahead=st.booleans(),
         streamed=COUNT,
         lead=st.lists(COUNT, max_size=3).map(tuple),
-        end=ENDS,
+        epilogue=ENDS,
         rows_of=st.tuples(COUNT, COUNT),
     )
 )
@@ -69,7 +69,7 @@ def test_any_direct_plan_comes_back_equal(plan):
 
 @given(
     st.builds(
-        MinimalPlan,
+        WinogradPlan,
         st.sampled_from([case.shape for case in BENCHMARK]),
         st.just("trn2"),
         st.just("bfloat16"),
@@ -78,27 +78,27 @@ def test_any_direct_plan_comes_back_equal(plan):
         *[COUNT] * 6,
         streamed=COUNT,
         pieces=st.lists(COUNT, max_size=3).map(tuple),
-        rolled=st.booleans(),
-        end=ENDS,
+        looped=st.booleans(),
+        epilogue=ENDS,
     )
 )
 def test_any_fast_plan_comes_back_equal(plan):
-    assert through_text(MinimalPlan, plan) == plan
+    assert through_text(WinogradPlan, plan) == plan
 
 
 @few(10)
 @pytest.mark.parametrize("case", EDGE, ids=lambda case: case.name)
 def test_the_planners_own_plans_come_back_equal(case):
-    found = price(Question(case.shape, TRN2, case.dtype))
+    found = price(ConvProblem(case.shape, TRN2, case.dtype))
     assert through_text(Price, found) == found
 
 
 def test_a_price_says_which_kind_of_plan_it_has():
     shape = find("cogvideox_512").shape
-    taken = best_plan(Question(shape, TRN3))
-    assert isinstance(taken.plan, MinimalPlan)
+    taken = best_plan(ConvProblem(shape, TRN3))
+    assert isinstance(taken.plan, WinogradPlan)
     one = Price(1.5, 2, 3, 4, 5, "tensor", (taken,))
-    assert to_json(one)["plans"][0]["plan"]["is"] == "MinimalPlan"
+    assert to_json(one)["plans"][0]["plan"]["is"] == "WinogradPlan"
     assert through_text(Price, one) == one
 
 
@@ -158,27 +158,27 @@ def test_a_missing_field_is_named():
 
 
 def test_fields_at_their_default_are_left_out_and_come_back():
-    end = Epilogue("silu")
-    assert to_json(end) == END
-    assert through_text(Epilogue, replace(end, dtype="float32")) == Epilogue(
+    epilogue = Epilogue("silu")
+    assert to_json(epilogue) == END
+    assert through_text(Epilogue, replace(epilogue, dtype="float32")) == Epilogue(
         "silu", dtype="float32"
     )
 
 
 PAIRS = {
-    "columns": Question(find("j").shape, TRN2),
-    "lines": Question(
+    "columns": ConvProblem(find("j").shape, TRN2),
+    "lines": ConvProblem(
         conv_shape((1, 512, 3, 8, 8), (512, 1, 3, 3, 3), padding=1, groups=512),
         TRN2,
-        forms=("depthwise",),
+        algorithms=("depthwise",),
     ),
-    "outputs": Question(
+    "outputs": ConvProblem(
         conv_shape((1, 70, 4, 8, 8), (70, 1, 3, 3, 3), padding=1, groups=70),
         TRN2,
-        forms=("depthwise",),
+        algorithms=("depthwise",),
     ),
-    "ins": Question(
-        conv_shape((1, 96, 3, 8, 16), (96, 96, 3, 3, 3), padding=1), TRN2, asks=FILTER_GRADIENT
+    "ins": ConvProblem(
+        conv_shape((1, 96, 3, 8, 16), (96, 96, 3, 3, 3), padding=1), TRN2, direction=WEIGHT_GRADIENT
     ),
 }
 

@@ -29,7 +29,7 @@ def outputs(kernel, *arrays, **options):
 def test_matmuls_add_up_in_the_ring(dtype, moving, tiles):
     weights, data = signs(tiles, 64, 8, dtype=dtype), signs(64, 32, dtype=moving, seed=1)
     total = outputs(tensor_rates.matmuls, weights, data, repeats=7)
-    used = sum(weights[turn % tiles].astype(np.float32) for turn in range(7))
+    used = sum(weights[iteration % tiles].astype(np.float32) for iteration in range(7))
     expected = used.T @ data.astype(np.float32).sum(axis=1, keepdims=True)  # small integers
     np.testing.assert_array_equal(total, expected)
 
@@ -37,14 +37,14 @@ def test_matmuls_add_up_in_the_ring(dtype, moving, tiles):
 def test_transposes_leave_the_last_four():
     data = signs(3, 128, 128)
     total = outputs(tensor_rates.transposes, data, repeats=9)
-    expected = sum(data[turn % 3].sum(axis=0) for turn in range(5, 9))
+    expected = sum(data[iteration % 3].sum(axis=0) for iteration in range(5, 9))
     np.testing.assert_array_equal(total[:, 0], expected)
 
 
-def column_sums(x, step, turn):
+def column_sums(x, step, iteration):
     """What one repeat of a step leaves to be added up, of small integers."""
     first, second = x[:, :512], x[:, 512:1024]
-    piece = x[:, turn % 8 * 128 : (turn % 8 + 1) * 128]
+    piece = x[:, iteration % 8 * 128 : (iteration % 8 + 1) * 128]
     return {
         "evict vector": first,
         "evict scalar": first,
@@ -66,7 +66,7 @@ def column_sums(x, step, turn):
 def test_steps_leave_the_last_four(row):
     x = signs(128, 2048)
     total = outputs(row.kernel, x, repeats=10, **row.options)[:, 0]
-    expected = sum(column_sums(x, row.options["step"], turn) for turn in range(6, 10))
+    expected = sum(column_sums(x, row.options["step"], iteration) for iteration in range(6, 10))
     # Sums of integers and of their halves are exact; exponentials are rounded once each, as is
     # their running sum, relative to a total that all terms share the sign of.
     terms = 2048 if row.options["step"].startswith("exp") else 0

@@ -50,10 +50,10 @@ def test_expert_loads_fill_the_slots(skipped):
     experts = np.random.default_rng(0).integers(0, 256, (6, 128, 96)).astype(np.uint8)
     numbers = np.array([[3, 1, 5, 0, 2, 4, 1, 1]], np.int32)
     slots = np.zeros((4, 128, 64))
-    for turn, number in enumerate(numbers[0]):
-        whole = skipped == 0 or (turn + 1) % (8 // skipped)
+    for iteration, number in enumerate(numbers[0]):
+        whole = skipped == 0 or (iteration + 1) % (8 // skipped)
         rows, columns = (128, 64) if whole else (1, 1)
-        slots[turn % 4, :rows, :columns] = experts[number, :rows, :columns]
+        slots[iteration % 4, :rows, :columns] = experts[number, :rows, :columns]
     result = outputs(small_probes.expert_loads, experts, numbers, skipped=skipped)
     np.testing.assert_array_equal(result, slots.sum(axis=2).T)
 
@@ -103,7 +103,7 @@ def test_dequantised_weights_are_weights_times_scales(way):
     scales = 2.0 ** signs(128, 2, 32, seed=1)  # products are exact
     total = outputs(dequantise.dequantise, weights, scales, repeats=3, way=way)[:, 0]
     factors = np.repeat(scales.transpose(0, 2, 1), 64, axis=2)  # by row, tile and column
-    used = [weights[turn % 2].astype(np.float32) for turn in range(3)]
+    used = [weights[iteration % 2].astype(np.float32) for iteration in range(3)]
     if way == "psum":  # one scale a tile
         used, factors = [np.float32(0.25)] * 3, scales[:, 0, :, None] * np.ones(128, np.float32)
     expected = sum((block * factors).sum(axis=(0, 1)) / 2 for block in used)

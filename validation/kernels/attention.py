@@ -63,7 +63,7 @@ class Scoring(Attention):
         self.keys = rotating(self.pieces // HALVES, keys, k.dtype)
         self.results = rotating(6, (PART, KEYS), q.dtype)
 
-    def turn_queries(self) -> None:
+    def iteration_queries(self) -> None:
         """q transposed, into HBM."""
         for tile in range(self.tiles):
             for group in range(self.heads // self.abreast):
@@ -80,7 +80,7 @@ class Scoring(Attention):
         """The rows of a tile."""
         return slice(tile * PART, (tile + 1) * PART)
 
-    def turn_keys(self, half: int) -> None:
+    def iteration_keys(self, half: int) -> None:
         """Half of k, transposed."""
         for piece, keys in enumerate(self.keys):
             for i in range(KEYS // PART):
@@ -168,9 +168,9 @@ def attention(q: nl.NkiTensor, k: nl.NkiTensor, v: nl.NkiTensor) -> nl.NkiTensor
     """softmax(q kᵀ / sqrt(128)) v by heads: [16, S, 128]."""
     out = nl.ndarray((q.shape[1], q.shape[0], PART), dtype=q.dtype, buffer=nl.shared_hbm)
     work = Scoring(q, k)
-    work.turn_queries()
+    work.iteration_queries()
     for half in range(HALVES):
-        work.turn_keys(half)
+        work.iteration_keys(half)
         for key_head in range(work.key_heads):
             work.score(half, key_head)
     mixing = Mixing(work, v, out)

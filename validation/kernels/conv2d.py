@@ -90,14 +90,14 @@ class Finish:
     def store(self, tile_out: int, target: nl.NkiTensor) -> None:
         """target = maximum of the rows taken + bias of their output channels."""
         part, pool, width = nl.tile_size.pmax, self.pool, self.width
-        turn = self.count % RESULTS_IN_FLIGHT
-        pooled, bias = self.pooled[turn], self.biases[turn]
+        slot = self.count % RESULTS_IN_FLIGHT
+        pooled, bias = self.pooled[slot], self.biases[slot]
         squares = [[pool * width, part], [pool, width // pool], [width, pool], [1, pool]]
-        data = self.copies[turn].ap(squares)
+        data = self.copies[slot].ap(squares)
         nisa.tensor_reduce(dst=pooled, op=nl.maximum, data=data, axis=(2, 3))
         channels = self.bias[tile_out * part : (tile_out + 1) * part]
         nisa.dma_copy(dst=bias, src=channels, dge_mode=nisa.dge_mode.none)
         spread = bias.broadcast(1, width // pool)
-        nisa.tensor_tensor(dst=self.results[turn], data1=pooled, data2=spread, op=nl.add)
-        nisa.dma_copy(dst=target, src=self.results[turn], dge_mode=nisa.dge_mode.none)
+        nisa.tensor_tensor(dst=self.results[slot], data1=pooled, data2=spread, op=nl.add)
+        nisa.dma_copy(dst=target, src=self.results[slot], dge_mode=nisa.dge_mode.none)
         self.count += 1

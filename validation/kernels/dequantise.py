@@ -98,7 +98,7 @@ WAYS: dict[str, Callable[[Block], None]] = {
     "spread": _spread,
     "psum": _psum,
 }
-IN_TURN = 2
+IN_ITERATION = 2
 
 
 def dequantise(weights: nl.NkiTensor, scales: nl.NkiTensor, repeats: int, way: str) -> nl.NkiTensor:
@@ -109,7 +109,7 @@ def dequantise(weights: nl.NkiTensor, scales: nl.NkiTensor, repeats: int, way: s
     """
     rows = scales.shape[0]
     out = nl.ndarray((TILE, 1), dtype=nl.float32, buffer=nl.shared_hbm)
-    loaded = rotating(IN_TURN, (rows, TILES, TILE), weights.dtype)
+    loaded = rotating(IN_ITERATION, (rows, TILES, TILE), weights.dtype)
     for number, tile in enumerate(loaded):
         nisa.dma_copy(dst=tile, src=weights[number])
     factors = nl.ndarray(scales.shape, dtype=scales.dtype, buffer=nl.sbuf)
@@ -120,11 +120,11 @@ def dequantise(weights: nl.NkiTensor, scales: nl.NkiTensor, repeats: int, way: s
     nisa.memset(total, 0.0)
     psum = nl.ndarray((rows, QUARTER, TILE), dtype=nl.float32, buffer=nl.psum)
     nisa.memset(psum, 0.25)
-    results = rotating(IN_TURN, (rows, TILES, TILE), nl.bfloat16)
-    banks = rotating(IN_TURN, (TILE, HALF), nl.float32, nl.psum)
-    for turn in range(repeats):
-        block = Block(loaded[turn % IN_TURN], factors, psum)
-        block.result, bank = results[turn % IN_TURN], banks[turn % IN_TURN]
+    results = rotating(IN_ITERATION, (rows, TILES, TILE), nl.bfloat16)
+    banks = rotating(IN_ITERATION, (TILE, HALF), nl.float32, nl.psum)
+    for iteration in range(repeats):
+        block = Block(loaded[iteration % IN_ITERATION], factors, psum)
+        block.result, bank = results[iteration % IN_ITERATION], banks[iteration % IN_ITERATION]
         WAYS[way](block)
         for tile in range(TILES):
             nisa.nc_matmul(bank, block.result[:, tile, :], halves, accumulate=tile > 0)

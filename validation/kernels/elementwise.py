@@ -44,16 +44,16 @@ def silu(x: nl.NkiTensor) -> nl.NkiTensor:
         row, first = i // per_row, i % per_row * BLOCK
         nisa.dma_copy(dst=source, src=x[:, row, first : first + BLOCK])
         for half in range(0, BLOCK, TILE):
-            turn = count % IN_FLIGHT
+            iteration = count % IN_FLIGHT
             count += 1
             data = source[:, half : half + TILE]
-            nisa.activation(exps[turn], nl.exp, data, bias=tiles.zero, scale=-1.0)
+            nisa.activation(exps[iteration], nl.exp, data, bias=tiles.zero, scale=-1.0)
             nisa.activation(
-                sums[turn], nl.relu, exps[turn], bias=one
+                sums[iteration], nl.relu, exps[iteration], bias=one
             )  # positive; trn1 adds no bias in a copy
-            nisa.reciprocal(inverses[turn], sums[turn])
+            nisa.reciprocal(inverses[iteration], sums[iteration])
             result = target[:, half : half + TILE]
-            nisa.tensor_tensor(dst=result, data1=data, data2=inverses[turn], op=nl.multiply)
+            nisa.tensor_tensor(dst=result, data1=data, data2=inverses[iteration], op=nl.multiply)
         nisa.dma_copy(dst=out[:, row, first : first + BLOCK], src=target)
     return out
 
@@ -93,8 +93,8 @@ class AdamW(Tiles):
         self, theta: nl.NkiTensor, m: nl.NkiTensor, v: nl.NkiTensor, grad: nl.NkiTensor
     ) -> dict[str, nl.NkiTensor]:
         """The moments and the decayed weights of a tile."""
-        turn, height = self.count % IN_FLIGHT, theta.shape[0]
-        take = {name: tiles[turn][:height, :] for name, tiles in self.values.items()}
+        iteration, height = self.count % IN_FLIGHT, theta.shape[0]
+        take = {name: tiles[iteration][:height, :] for name, tiles in self.values.items()}
         take["shrink"] = self.shrink[self.count % 2][:height, :]
         if self.count % 2:
             take["inverse"] = self.inverse[self.count // 2 % 2][:height, :]

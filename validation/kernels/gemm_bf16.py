@@ -197,8 +197,8 @@ def streaming(lhs_t: nl.NkiTensor, rhs: nl.NkiTensor) -> nl.NkiTensor:
         moving = right[n % 2 * k_tiles : (n % 2 + 1) * k_tiles]
         load_rows(moving, rhs, 0, n)
         for m in range(m_tiles):
-            turn = m // BLOCK_M % 2
-            stationary = left[turn * k_tiles : (turn + 1) * k_tiles]
+            iteration = m // BLOCK_M % 2
+            stationary = left[iteration * k_tiles : (iteration + 1) * k_tiles]
             if m % BLOCK_M == 0:
                 load_rows(stationary, lhs_t, 0, m // BLOCK_M)
             total, result = psum[m % len(psum)], results[m % len(results)]
@@ -223,14 +223,14 @@ def transposing_loads(lhs: nl.NkiTensor, rhs: nl.NkiTensor) -> nl.NkiTensor:
     left = rotating(2 * k_blocks * BLOCK_K, (part, block_m * part), lhs.dtype)
     right = rotating(2 * k_blocks * BLOCK_K, (part, wide), rhs.dtype)
     sums = rotating(2 * block_m, (part, wide), lhs.dtype)
-    turn = 0
+    iteration = 0
     for m in range(0, rows, block_m * part):
         for n in range(0, rhs.shape[1], wide):
-            column = sums[turn % 2 * block_m : (turn % 2 + 1) * block_m]
+            column = sums[iteration % 2 * block_m : (iteration % 2 + 1) * block_m]
             for tile in column:
                 nisa.memset(tile, 0.0)
             for k in range(k_blocks):
-                first = (turn % 2 * k_blocks + k) * BLOCK_K
+                first = (iteration % 2 * k_blocks + k) * BLOCK_K
                 stationary, moving = left[first : first + BLOCK_K], right[first : first + BLOCK_K]
                 rows_of_m = lhs[m : m + block_m * part, :]
                 transpose_columns(stationary, rows_of_m, k * BLOCK_K)
@@ -239,7 +239,7 @@ def transposing_loads(lhs: nl.NkiTensor, rhs: nl.NkiTensor) -> nl.NkiTensor:
             for i, tile in enumerate(column):
                 row = m + i * part
                 nisa.dma_copy(dst=out[row : row + part, n : n + wide], src=tile)
-            turn += 1
+            iteration += 1
     return out
 
 

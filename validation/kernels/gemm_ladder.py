@@ -147,7 +147,7 @@ def blocked_all(
     sums = rotating(sizes.m * block_n, (part, wide), lhs_t.dtype)
     psum = rotating(nl.tile_size.psum_num_banks, (part, wide), nl.float32, nl.psum)
     packed = rotating(RESULT_TILES, (part, block_n * wide), lhs_t.dtype)
-    turn = 0
+    iteration = 0
     for n in range(sizes.n // block_n):
         for tile in sums:
             nisa.memset(tile, 0.0)
@@ -155,11 +155,11 @@ def blocked_all(
             moving = right[k % 2 * block_k : (k % 2 + 1) * block_k]
             _load_block(moving, rhs, k, n)
             for m in range(sizes.m // block_m):
-                stationary = left[turn % 2 * block_k : (turn % 2 + 1) * block_k]
+                stationary = left[iteration % 2 * block_k : (iteration % 2 + 1) * block_k]
                 _load_block(stationary, lhs_t, k, m)
                 rows = sums[m * block_m * block_n : (m + 1) * block_m * block_n]
                 _multiply_block(rows, stationary, moving, psum)
-                turn += 1
+                iteration += 1
         _store_column(out, sums, packed, n)
     return out
 

@@ -38,7 +38,7 @@ class Chain:
             rows = slice(tile * self.part, (tile + 1) * self.part)
             nisa.dma_copy(dst=self.ring[number % RING], src=self.weights[product, rows, :])
 
-    def turn(self) -> None:
+    def iteration(self) -> None:
         """The row as columns, by products with the identity, four to a bank."""
         corner = self.identity[: self.rows, : self.rows]
         for first in range(0, self.depth, ABREAST):
@@ -83,7 +83,7 @@ def gemv_chain(x: nl.NkiTensor, weights: nl.NkiTensor, identity: nl.NkiTensor) -
         work.load(number)
     for number in range(weights.shape[0] * work.depth):
         if number % work.depth == 0:
-            work.turn()
+            work.iteration()
         work.load(number + RING - 1)
         work.multiply(number)
         if number % work.depth == work.depth - 1:

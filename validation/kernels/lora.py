@@ -44,7 +44,9 @@ class Lora:
         self.count += 1
         return self.banks[self.count % len(self.banks)]
 
-    def turn(self, turned: nl.NkiTensor, source: nl.NkiTensor, loaded: list[nl.NkiTensor]) -> None:
+    def iteration(
+        self, turned: nl.NkiTensor, source: nl.NkiTensor, loaded: list[nl.NkiTensor]
+    ) -> None:
         """turned [128, tiles, 512] = source [512, 128 * tiles], 128 rows at a time."""
         for i in range(ROWS // PART):
             span, rows = slice(i * PART, (i + 1) * PART), loaded[i % len(loaded)]
@@ -95,7 +97,7 @@ def _narrow(
     for group, first in enumerate(range(0, work.depth, ABREAST)):
         tile = turned[group % 2]
         columns = slice(first * PART, (first + ABREAST) * PART)
-        work.turn(tile, work.x[rows, columns], loaded)
+        work.iteration(tile, work.x[rows, columns], loaded)
         for k in range(ABREAST):
             nisa.nc_matmul(bank, down[first + k], tile[:, k, :], accumulate=first + k > 0)
     copy_out(result, bank)
@@ -110,17 +112,17 @@ class Products:
         self.turned = rotating(2, (PART, work.share, ROWS), w.dtype)
         self.loaded = rotating(2, (PART, work.share * PART // 2), w.dtype)
         self.sums = rotating(6, (PART, ROWS), w.dtype)
-        self.turns = 0
+        self.iterations = 0
 
     def load(self, block: int, quarter: int) -> list[nl.NkiTensor]:
         """Weights of this block and quarter."""
         share, tiles = self.work.share, []
         for k in range(share):
-            tiles.append(self.weights[self.turns % 2 * share + k])
+            tiles.append(self.weights[self.iterations % 2 * share + k])
             row, column = (quarter * share + k) * PART, block * BLOCK
             source = self.w[row : row + PART, column : column + BLOCK]
             nisa.dma_copy(dst=tiles[k], src=source)
-        self.turns += 1
+        self.iterations += 1
         return tiles
 
     def transposed(self, rows: int, quarter: int, *, fresh: bool) -> nl.NkiTensor:
@@ -133,7 +135,7 @@ class Products:
         for side in range(2):
             first = (quarter * work.share + side * half) * PART
             source = work.x[rows * ROWS : (rows + 1) * ROWS, first : first + half * PART]
-            work.turn(turned[:, side * half : (side + 1) * half, :], source, self.loaded)
+            work.iteration(turned[:, side * half : (side + 1) * half, :], source, self.loaded)
         nisa.dma_copy(dst=work.saved[quarter, rows], src=turned)
         return turned
 

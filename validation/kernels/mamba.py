@@ -38,16 +38,19 @@ class Scan:
         """The channels of a tile."""
         return slice(tile * self.part, (tile + 1) * self.part)
 
-    def load(self, turn: int, tile: int) -> tuple[nl.NkiTensor, nl.NkiTensor]:
+    def load(self, iteration: int, tile: int) -> tuple[nl.NkiTensor, nl.NkiTensor]:
         """delta and u of a channel tile."""
-        delta, u = self.deltas[turn % TILES_IN_FLIGHT], self.inputs[turn % TILES_IN_FLIGHT]
+        delta, u = (
+            self.deltas[iteration % TILES_IN_FLIGHT],
+            self.inputs[iteration % TILES_IN_FLIGHT],
+        )
         nisa.dma_copy(dst=delta, src=self.delta[self.span(tile), :])
         nisa.dma_copy(dst=u, src=self.u[self.span(tile), :])
         return delta, u
 
-    def multiply(self, turn: int, delta: nl.NkiTensor, u: nl.NkiTensor) -> nl.NkiTensor:
+    def multiply(self, iteration: int, delta: nl.NkiTensor, u: nl.NkiTensor) -> nl.NkiTensor:
         """delta * u."""
-        product = self.products[turn % TILES_IN_FLIGHT]
+        product = self.products[iteration % TILES_IN_FLIGHT]
         nisa.tensor_tensor(dst=product, data1=delta, data2=u, op=nl.multiply)
         return product
 
@@ -64,10 +67,10 @@ class Scan:
         self, delta: nl.NkiTensor, product: nl.NkiTensor, total: nl.NkiTensor, tile: int, state: int
     ) -> None:
         """total += c * scan(exp(delta * a), product * b) for one state of one channel tile."""
-        turn = self.bodies % TILES_IN_FLIGHT
+        iteration = self.bodies % TILES_IN_FLIGHT
         self.bodies += 1
-        rate, decay, driven = self.rates[turn], self.decays[turn], self.driven[turn]
-        scan, weighted = self.scans[turn], self.weighted[turn]
+        rate, decay, driven = self.rates[iteration], self.decays[iteration], self.driven[iteration]
+        scan, weighted = self.scans[iteration], self.weighted[iteration]
         nisa.dma_copy(dst=rate, src=self.a[self.span(tile), state : state + 1])
         nisa.activation(dst=decay, op=nl.exp, data=delta, scale=rate)
         spread_b = self.broadcast(self.b, state)

@@ -105,7 +105,7 @@ class WholeRows(WideRows):
         self.rows += self.take(1, min(self.steps, ROW), 0) if self.free_bytes > 8 * ROW else []
 
     def begin(self, tile: int) -> None:
-        """Load a channel tile, form its product and clear its sum."""
+        """Load a channel tile, algorithm its product and clear its sum."""
         delta, product = self.of(self.deltas, tile), self.of(self.products, tile)
         nisa.memset(self.of(self.totals, tile), 0.0)
         nisa.dma_copy(dst=delta, src=self.delta[self.span(tile), :])
@@ -115,9 +115,9 @@ class WholeRows(WideRows):
     def body(self, tile: int, state: int) -> None:
         """total += c * scan(exp(delta * a), product * b) for one state of one channel tile."""
         delta, product = self.of(self.deltas, tile), self.of(self.products, tile)
-        total, turn = self.of(self.totals, tile), self.bodies
+        total, slot = self.of(self.totals, tile), self.bodies
         rate = self.rate(tile, state)
-        decay, work, wide = (self.of(kind, turn) for kind in (self.decays, self.works, self.wide))
+        decay, work, wide = (self.of(kind, slot) for kind in (self.decays, self.works, self.wide))
         nisa.activation(dst=decay, op=nl.exp, data=delta, scale=rate)
         self.widen(work, self.b, state)
         nisa.tensor_tensor(dst=work, data1=product, data2=work, op=nl.multiply)
@@ -127,9 +127,9 @@ class WholeRows(WideRows):
         nisa.tensor_tensor(dst=total, data1=total, data2=work, op=nl.add)
 
     @staticmethod
-    def of(kind: list[nl.NkiTensor], turn: int) -> nl.NkiTensor:
+    def of(kind: list[nl.NkiTensor], slot: int) -> nl.NkiTensor:
         """The tile of a kind whose turn it is."""
-        return kind[turn % len(kind)]
+        return kind[slot % len(kind)]
 
 
 def whole_rows(*tensors: nl.NkiTensor) -> nl.NkiTensor:
@@ -175,9 +175,9 @@ class TiledRows(Sequence):
         start = self.starts[self.bodies % len(self.starts)]
         nisa.memset(start, 0.0)
         for first in range(0, self.steps, STEP):
-            steps, turn = slice(first, first + STEP), self.pieces % 4
+            steps, slot = slice(first, first + STEP), self.pieces % 4
             self.pieces += 1
-            decay, work, scan = self.decays[turn], self.works[turn], self.scans[turn]
+            decay, work, scan = self.decays[slot], self.works[slot], self.scans[slot]
             nisa.activation(dst=decay, op=nl.exp, data=delta[:, steps], scale=rate)
             spread_b = self.load(self.b, state, steps)
             nisa.tensor_tensor(dst=work, data1=product[:, steps], data2=spread_b, op=nl.multiply)
@@ -193,14 +193,14 @@ def tiled_rows(*tensors: nl.NkiTensor) -> nl.NkiTensor:
     """mamba_v3: as mamba_v2 with the sequence in tiles of 512 as the innermost loop."""
     work = TiledRows(tensors)
     for tile in range(work.tiles):
-        turn = tile % len(work.totals)
+        slot = tile % len(work.totals)
         delta = work.deltas[tile % len(work.deltas)]
         product = work.products[tile % len(work.products)]
-        nisa.memset(work.totals[turn], 0.0)
+        nisa.memset(work.totals[slot], 0.0)
         nisa.dma_copy(dst=delta, src=work.delta[work.span(tile), :])
         nisa.dma_copy(dst=product, src=work.u[work.span(tile), :])
         nisa.tensor_tensor(dst=product, data1=delta, data2=product, op=nl.multiply)
         for state in range(work.states):
             work.body(tile, state)
-        nisa.dma_copy(dst=work.out[work.span(tile), :], src=work.totals[turn])
+        nisa.dma_copy(dst=work.out[work.span(tile), :], src=work.totals[slot])
     return work.out

@@ -190,7 +190,7 @@ class NormedRows:
         nisa.activation(dst=self.roots[i % 2], op=nl.rsqrt, data=total, bias=self.zero)
         return self.roots[i % 2]
 
-    def turn(self, i: int) -> None:
+    def iteration(self, i: int) -> None:
         """Load 128 rows, normalise them and transpose them; the source loads them twice."""
         span, at = slice(i * self.part, (i + 1) * self.part), i % TILES * self.depth
         nisa.dma_copy(dst=self.first[i % 2], src=self.x[span, :])
@@ -216,7 +216,7 @@ def rmsnorm_matmul(x: nl.NkiTensor, w: nl.NkiTensor) -> nl.NkiTensor:
     results = rotating(2, (part, BLOCK), x.dtype)
     for block in range(0, x.shape[0] // part, TILES):
         for i in range(block, block + TILES):
-            rows.turn(i)
+            rows.iteration(i)
         for first in range(0, w.shape[1], BLOCK):
             span, weights = slice(first, first + BLOCK), sets[first // BLOCK % 2]
             for k, weight in enumerate(weights):

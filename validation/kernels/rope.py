@@ -22,9 +22,11 @@ def rope(x: nl.NkiTensor, cos: nl.NkiTensor, sin: nl.NkiTensor) -> nl.NkiTensor:
     for _ in range(7):
         kinds.append(rotating(IN_FLIGHT, (half, TILE), x.dtype))
     for i in range(x.shape[1] // TILE):
-        span, turn = slice(i * TILE, (i + 1) * TILE), i % IN_FLIGHT
-        tile, result = loaded[turn], results[turn]
-        cosine, sine, odd, even_cos, odd_cos, even_sin, odd_sin = (kind[turn] for kind in kinds)
+        span, iteration = slice(i * TILE, (i + 1) * TILE), i % IN_FLIGHT
+        tile, result = loaded[iteration], results[iteration]
+        cosine, sine, odd, even_cos, odd_cos, even_sin, odd_sin = (
+            kind[iteration] for kind in kinds
+        )
         nisa.dma_copy(dst=tile, src=x[:, span])
         nisa.dma_copy(dst=cosine, src=cos[:, span])
         nisa.dma_copy(dst=sine, src=sin[:, span])

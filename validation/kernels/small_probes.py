@@ -29,10 +29,10 @@ def expert_loads(experts: nl.NkiTensor, numbers: nl.NkiTensor, skipped: int) -> 
     slots = nl.ndarray((rows, SLOTS, columns), dtype=experts.dtype, buffer=nl.sbuf)
     nisa.memset(slots, 0)
     sums = nl.ndarray((rows, SLOTS), dtype=nl.float32, buffer=nl.sbuf)
-    for turn in range(asked):
-        expert = experts.select(0, index[:, turn : turn + 1])
-        slot = slots[:, turn % SLOTS, :]
-        skip = (turn + 1) * skipped // asked > turn * skipped // asked
+    for iteration in range(asked):
+        expert = experts.select(0, index[:, iteration : iteration + 1])
+        slot = slots[:, iteration % SLOTS, :]
+        skip = (iteration + 1) * skipped // asked > iteration * skipped // asked
         if skip:
             nisa.dma_copy(dst=slot[0:1, 0:1], src=expert[0:1, 0:1])
         else:

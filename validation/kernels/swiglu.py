@@ -65,7 +65,7 @@ class Widening(Swiglu):
                 source = weights[k * PART : (k + 1) * PART, first : first + BLOCK]
                 nisa.dma_copy(dst=tile, src=source)
 
-    def turn(self, block: int, *, fresh: bool) -> list[nl.NkiTensor]:
+    def iteration(self, block: int, *, fresh: bool) -> list[nl.NkiTensor]:
         """x of 512 rows, transposed: made and saved the first time, read back later."""
         turned = self.turned[block % 2]
         if not fresh:
@@ -86,7 +86,7 @@ class Widening(Swiglu):
 
     def widen(self, first: int, block: int) -> None:
         """1,024 columns of hidden for 512 rows: all of the gates, then one product at a time."""
-        moving = self.turn(block, fresh=first == 0)
+        moving = self.iteration(block, fresh=first == 0)
         for number, gated in enumerate(self.gated):
             span = slice(number * PART, (number + 1) * PART)
             copy_out(gated, self.sum([tile[:, span] for tile in self.gates], moving))

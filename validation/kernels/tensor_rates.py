@@ -25,9 +25,9 @@ def matmuls(stationary: nl.NkiTensor, moving: nl.NkiTensor, repeats: int) -> nl.
     streamed = nl.ndarray(moving.shape, dtype=moving.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=streamed, src=moving)
     ring = rotating(RING, (width, moving.shape[1]), nl.float32, nl.psum)
-    for turn in range(repeats):
-        weight = weights[:, turn % tiles, :]
-        nisa.nc_matmul(ring[turn % RING], weight, streamed, accumulate=turn >= RING)
+    for iteration in range(repeats):
+        weight = weights[:, iteration % tiles, :]
+        nisa.nc_matmul(ring[iteration % RING], weight, streamed, accumulate=iteration >= RING)
     return _total(ring)
 
 
@@ -41,9 +41,9 @@ def transposes(data: nl.NkiTensor, repeats: int) -> nl.NkiTensor:
     for number in range(tiles):
         nisa.dma_copy(dst=resident[:, number, :], src=data[number])
     ring = rotating(RING, (columns, rows), nl.float32, nl.psum)
-    for turn in range(repeats):
-        source = resident[:, turn % tiles, :]
-        nisa.nc_transpose(ring[turn % RING], source, engine=nisa.tensor_engine)
+    for iteration in range(repeats):
+        source = resident[:, iteration % tiles, :]
+        nisa.nc_transpose(ring[iteration % RING], source, engine=nisa.tensor_engine)
     return _total(ring)
 
 

@@ -40,12 +40,12 @@ def by_tensor_engine(a: nl.NkiTensor) -> nl.NkiTensor:
     for i, (column, row) in enumerate(_blocks(a, rows)):
         tile = tiles[i % TILES_IN_FLIGHT]
         for first in range(0, rows, part):
-            turn = count % TILES_IN_FLIGHT
+            iteration = count % TILES_IN_FLIGHT
             swapped = psum[count % len(psum)]
             source = a[row + first : row + first + part, column : column + part]
-            nisa.dma_copy(dst=bands[turn], src=source)
-            nisa.tensor_copy(dst=wide[turn], src=bands[turn])
-            nisa.nc_transpose(dst=swapped, data=wide[turn])
+            nisa.dma_copy(dst=bands[iteration], src=source)
+            nisa.tensor_copy(dst=wide[iteration], src=bands[iteration])
+            nisa.nc_transpose(dst=swapped, data=wide[iteration])
             nisa.tensor_copy(dst=tile[:, first : first + part], src=swapped)
             count += 1
         nisa.dma_copy(dst=out[column : column + part, row : row + rows], src=tile)

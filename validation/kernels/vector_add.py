@@ -16,11 +16,13 @@ def by_rows(a: nl.NkiTensor, b: nl.NkiTensor, rows: int) -> nl.NkiTensor:
     right = rotating(TILES_IN_FLIGHT, (rows, 1), b.dtype)
     sums = rotating(TILES_IN_FLIGHT, (rows, 1), a.dtype)
     for i in range(a.shape[0] // rows):
-        turn, span = i % TILES_IN_FLIGHT, slice(i * rows, (i + 1) * rows)
-        nisa.dma_copy(dst=left[turn], src=a[span])
-        nisa.dma_copy(dst=right[turn], src=b[span])
-        nisa.tensor_scalar(dst=sums[turn], data=left[turn], op0=nl.add, operand0=right[turn])
-        nisa.dma_copy(dst=out[span], src=sums[turn])
+        iteration, span = i % TILES_IN_FLIGHT, slice(i * rows, (i + 1) * rows)
+        nisa.dma_copy(dst=left[iteration], src=a[span])
+        nisa.dma_copy(dst=right[iteration], src=b[span])
+        nisa.tensor_scalar(
+            dst=sums[iteration], data=left[iteration], op0=nl.add, operand0=right[iteration]
+        )
+        nisa.dma_copy(dst=out[span], src=sums[iteration])
     return out
 
 
@@ -41,9 +43,11 @@ def by_columns(
     right = rotating(depth, (part, columns), b.dtype)
     sums = rotating(depth, (part, columns), a.dtype)
     for i in range(shape[1] // columns):
-        turn, span = i % depth, slice(i * columns, (i + 1) * columns)
-        nisa.dma_copy(dst=left[turn], src=a_rows[:, span], dge_mode=mode)
-        nisa.dma_copy(dst=right[turn], src=b_rows[:, span], dge_mode=mode)
-        nisa.tensor_tensor(dst=sums[turn], data1=left[turn], data2=right[turn], op=nl.add)
-        nisa.dma_copy(dst=out[:, span], src=sums[turn], dge_mode=mode)
+        iteration, span = i % depth, slice(i * columns, (i + 1) * columns)
+        nisa.dma_copy(dst=left[iteration], src=a_rows[:, span], dge_mode=mode)
+        nisa.dma_copy(dst=right[iteration], src=b_rows[:, span], dge_mode=mode)
+        nisa.tensor_tensor(
+            dst=sums[iteration], data1=left[iteration], data2=right[iteration], op=nl.add
+        )
+        nisa.dma_copy(dst=out[:, span], src=sums[iteration], dge_mode=mode)
     return out

@@ -20,7 +20,7 @@ SLICE = 128  # columns of the small instructions, which walk along the operand i
 class Operands:
     """What instructions read: x [128, columns] fp32 in SBUF, and its first 512 columns in PSUM.
 
-    `turn` counts the instructions: some read another slice, or write another sum, in each.
+    `iteration` counts the instructions: some read another slice, or write another sum, in each.
     """
 
     def __init__(self, x: nl.NkiTensor) -> None:
@@ -32,11 +32,11 @@ class Operands:
         self.bias = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
         nisa.memset(self.bias, 0.5)
         self.sums = rotating(RING, (rows, 1), nl.float32)
-        self.turn = 0
+        self.iteration = 0
 
     def slice(self) -> nl.NkiTensor:
-        """128 of the first 1,024 columns in SBUF, others in the next turn."""
-        first = self.turn % 8 * SLICE
+        """128 of the first 1,024 columns in SBUF, others in the next iteration."""
+        first = self.iteration % 8 * SLICE
         return self.sbuf[:, first : first + SLICE]
 
 
@@ -75,12 +75,12 @@ def _row_sum(ring: nl.NkiTensor, tiles: Operands) -> None:
 
 
 def _exp_psum(ring: nl.NkiTensor, tiles: Operands) -> None:
-    total = tiles.sums[tiles.turn % RING]
+    total = tiles.sums[tiles.iteration % RING]
     nisa.activation_reduce(ring, nl.exp, tiles.psum, nl.add, total, bias=tiles.bias, scale=1.0)
 
 
 def _exp_sbuf(ring: nl.NkiTensor, tiles: Operands) -> None:
-    total = tiles.sums[tiles.turn % RING]
+    total = tiles.sums[tiles.iteration % RING]
     nisa.activation_reduce(ring, nl.exp, tiles.sbuf, nl.add, total, bias=tiles.bias, scale=1.0)
 
 
@@ -120,9 +120,9 @@ def elementwise(x: nl.NkiTensor, repeats: int, step: str, width: int) -> nl.NkiT
     rows = x.shape[0]
     tiles = Operands(x)
     ring = rotating(RING, (rows, width), dtype)
-    for turn in range(repeats):
-        tiles.turn = turn
-        apply(ring[turn % RING], tiles)
+    for iteration in range(repeats):
+        tiles.iteration = iteration
+        apply(ring[iteration % RING], tiles)
     read = tiles.sums if step.startswith("exp") else ring
     out = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.shared_hbm)
     total = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)

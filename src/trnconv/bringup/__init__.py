@@ -1,1 +1,1 @@
-"""The ladder that a stranger with a device climbs: one question a check, JSON to send back."""
+"""The ladder that a stranger with a device climbs: one problem a check, JSON to send back."""

@@ -13,7 +13,6 @@ import ml_dtypes
 import numpy as np
 
 from nkisim.machine import Machine
-from trnconv.ask.ends import IDENTITY
 from trnconv.bringup.ladder import GREEN, OFF, RED, Bench, Finding
 from trnconv.bringup.probes.probe import Array, Arrays, integers
 from trnconv.bringup.stage1 import SEEDS, difference
@@ -24,6 +23,7 @@ from trnconv.fused_ops.launch import FusedOpLaunch
 from trnconv.fused_ops.modulation import problem as modulation
 from trnconv.fused_ops.rms_norm import problem as rms_norm
 from trnconv.fused_ops.rms_norm_gradient import problem as rms_norm_gradient
+from trnconv.problem.epilogue import IDENTITY
 
 _BF16: Final = ml_dtypes.bfloat16
 _RMS_NORM: Final = rms_norm.RmsNorm(96, 2500, activation=IDENTITY)

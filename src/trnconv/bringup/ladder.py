@@ -1,4 +1,4 @@
-"""The ladder: checks in order, one question each; it stops at the first that is red."""
+"""The ladder: checks in order, one problem each; it stops at the first that is red."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Check:
-    """One question: who answers it, and which workaround to apply if the answer is no."""
+    """One problem: who answers it, and which workaround to apply if the answer is no."""
 
     stage: int
     name: str

@@ -10,33 +10,33 @@ import ml_dtypes
 import numpy as np
 
 from nkisim.machine import PARTITIONS, Machine
-from trnconv.ask.ends import (
+from trnconv.algorithms.algorithm import Plan
+from trnconv.bringup.probes.probe import Arrays, integers
+from trnconv.errors import PlanError
+from trnconv.geometry import ConvShape, TransposedShape, conv_shape, transposed_shape
+from trnconv.planner.best import is_searched, offers_of, only
+from trnconv.planner.table import algorithm_named
+from trnconv.problem.conv_problem import WEIGHT_GRADIENT, ConvProblem
+from trnconv.problem.epilogue import (
     AFTER,
     BEFORE,
     ELU,
     NO_RESIDUAL,
     RELU,
-    NormEnd,
-    end_of,
+    NormEpilogue,
+    epilogue_of,
     leaky_relu,
     slope_of,
 )
-from trnconv.ask.policy import BF16, FAST, Policy
-from trnconv.ask.question import FILTER_GRADIENT, Question
-from trnconv.ask.starts import FACTORS, start_of
-from trnconv.bringup.probes.probe import Arrays, integers
-from trnconv.errors import PlanError
-from trnconv.forms.form import Plan
-from trnconv.geometry import ConvShape, TransposedShape, conv_shape, transposed_shape
-from trnconv.planner.best import is_searched, offers_of, only
-from trnconv.planner.table import form_named
+from trnconv.problem.policy import BF16, FAST, Policy
+from trnconv.problem.prologue import FACTORS, prologue_of
 from trnconv.reference import forward, transposed, weight_gradient
 from trnconv.runtime.launch import LaunchOperands
 from trnconv.runtime.plans import plans_for
 
 _DTYPES: Final = {"bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float16": np.float16}
 _BUDGETS: Final = (60, 80, 100, 130, 160, 200, 250, 300, 400, 600, 900, 1400)  # static instructions
-_WIDE: Final = end_of("identity", "none", "float32")
+_WIDE: Final = epilogue_of("identity", "none", "float32")
 
 
 @dataclass(frozen=True)
@@ -45,28 +45,28 @@ class LadderLayer:
 
     name: str
     asks: str
-    question: Callable[[Machine], Question]
-    planned: Callable[[Question, int], tuple[Plan, ...]] = plans_for
+    problem: Callable[[Machine], ConvProblem]
+    planned: Callable[[ConvProblem, int], tuple[Plan, ...]] = plans_for
     most: int = 1  # of the integers that go in: results that bfloat16 holds
 
 
-def operands_of(question: Question, seed: int, most: int) -> LaunchOperands:
-    """Integers for all that a question asks for."""
-    shape, dtype = question.shape, _DTYPES[question.dtype]
+def operands_of(problem: ConvProblem, seed: int, most: int) -> LaunchOperands:
+    """Integers for all that a problem asks for."""
+    shape, dtype = problem.shape, _DTYPES[problem.dtype]
     x = integers(seed, shape.batch, shape.c_in, *shape.size, dtype=dtype, most=most)
     y_shape = (shape.batch, shape.c_out, *shape.out_sizes())
-    if question.asks == FILTER_GRADIENT:
+    if problem.direction == WEIGHT_GRADIENT:
         return LaunchOperands((x, integers(seed + 1, *y_shape, dtype=dtype, most=most)))
     ins = shape.c_in // shape.groups
     w = integers(seed + 2, shape.c_out, ins, *shape.kernel, dtype=dtype, most=most)
     bias = integers(seed + 3, shape.c_out, most=most)
-    added = question.end.residual != "none"
+    added = problem.epilogue.residual != "none"
     residual = integers(seed + 4, *y_shape, dtype=dtype, most=most) if added else None
     sizes = (shape.c_in, FACTORS)
-    scaled = question.start.scaled
+    scaled = problem.prologue.scaled
     factors = integers(seed + 5, *sizes, dtype=np.float32, most=most) if scaled else None
     drawn = LaunchOperands((x,), w, bias, residual, factors)
-    return drawn if question.end.norm is None else _alike(drawn, seed + 6)
+    return drawn if problem.epilogue.norm is None else _alike(drawn, seed + 6)
 
 
 def _alike(drawn: LaunchOperands, seed: int) -> LaunchOperands:
@@ -84,11 +84,11 @@ def _alike(drawn: LaunchOperands, seed: int) -> LaunchOperands:
     return replace(drawn, w=w, bias=bias, scales=scales)
 
 
-def expected_of(question: Question, operands: LaunchOperands) -> Arrays:
+def expected_of(problem: ConvProblem, operands: LaunchOperands) -> Arrays:
     """The definition in float64, rounded once: exact, because everything is an integer."""
-    shape, x = question.shape, operands.inputs[0]
-    out = _DTYPES[question.end.dtype or question.dtype]
-    if question.asks == FILTER_GRADIENT:
+    shape, x = problem.shape, operands.inputs[0]
+    out = _DTYPES[problem.epilogue.dtype or problem.dtype]
+    if problem.direction == WEIGHT_GRADIENT:
         assert isinstance(shape, ConvShape)
         return (weight_gradient(x, operands.inputs[1], shape).astype(out),)
     if isinstance(shape, TransposedShape):
@@ -96,10 +96,10 @@ def expected_of(question: Question, operands: LaunchOperands) -> Arrays:
         sums = transposed(x, filters, operands.bias, shape)
     else:
         sums = forward(_started(x, operands.factors), operands.w, operands.bias, shape)
-    y = _ended(sums, question, operands.residual).astype(out)
-    if question.end.norm is None:
+    y = _ended(sums, problem, operands.residual).astype(out)
+    if problem.epilogue.norm is None:
         return (y,)
-    root = np.sqrt(question.shape.c_out)
+    root = np.sqrt(problem.shape.c_out)
     return (y, (np.sign(y) * operands.scales[None, :, :1, None, None] / root).astype(out))
 
 
@@ -111,12 +111,12 @@ def _started(x: Any, factors: Any) -> Any:
     return np.maximum(scale * x.astype(np.float64) + shift, 0)
 
 
-def _ended(sums: Any, question: Question, residual: Any) -> Any:
-    end = question.end
-    if end.residual == BEFORE:
+def _ended(sums: Any, problem: ConvProblem, residual: Any) -> Any:
+    epilogue = problem.epilogue
+    if epilogue.residual == BEFORE:
         sums = sums + residual.astype(np.float64)
-    sums = _activated(sums, end.activation)
-    return sums + residual.astype(np.float64) if end.residual == AFTER else sums
+    sums = _activated(sums, epilogue.activation)
+    return sums + residual.astype(np.float64) if epilogue.residual == AFTER else sums
 
 
 def _activated(z: Any, activation: str) -> Any:
@@ -131,8 +131,8 @@ def _activated(z: Any, activation: str) -> Any:
     return np.maximum(z, 0) if activation == RELU else z
 
 
-def _asked(*sizes: Any, **options: Any) -> Callable[[Machine], Question]:
-    """A question by sizes of x and w and what conv_shape takes; the rest is the question's."""
+def _asked(*sizes: Any, **options: Any) -> Callable[[Machine], ConvProblem]:
+    """A problem by sizes of x and w and what conv_shape takes; the rest is the problem's."""
     moves = {
         name: options.pop(name)
         for name in ("stride", "padding", "groups", "upsample")
@@ -140,140 +140,140 @@ def _asked(*sizes: Any, **options: Any) -> Callable[[Machine], Question]:
     }
     shape = conv_shape(*sizes, **moves)
 
-    def question(machine: Machine) -> Question:
-        return Question(shape, machine, **options)
+    def problem(machine: Machine) -> ConvProblem:
+        return ConvProblem(shape, machine, **options)
 
-    return question
+    return problem
 
 
-def _rolled(question: Question, cores: int) -> tuple[Plan, ...]:
+def _looped(problem: ConvProblem, cores: int) -> tuple[Plan, ...]:
     """Plans with a hardware loop, because little else is short enough; unrolled without loops.
 
     If each core's share has none of a few lengths, both do all of it, in a loop.
     """
-    if not question.machine.accepts.loops:
-        return plans_for(question, cores)
+    if not problem.machine.accepts.loops:
+        return plans_for(problem, cores)
     for budget in _BUDGETS:
         try:
-            plans = plans_for(replace(question, budget=budget), cores)
+            plans = plans_for(replace(problem, budget=budget), cores)
         except PlanError:
             continue
-        if all(plan.is_rolled for plan in plans):
+        if all(plan.is_looped for plan in plans):
             return plans
-    form = form_named("direct")
-    for offer in offers_of(replace(question, forms=(form.name,))):
-        for priced in form.rolled(form, question, offer.family, offer.plans):
+    algorithm = algorithm_named("direct")
+    for offer in offers_of(replace(problem, algorithms=(algorithm.name,))):
+        for priced in algorithm.looped(algorithm, problem, offer.family, offer.plans):
             return (priced.plan,) * cores
-    raise PlanError(f"no plan of {question.shape} has a loop. Report it.")
+    raise PlanError(f"no plan of {problem.shape} has a loop. Report it.")
 
 
-def _ahead(question: Question, cores: int) -> tuple[Plan, ...]:
+def _ahead(problem: ConvProblem, cores: int) -> tuple[Plan, ...]:
     """Plans that load ahead of stores; without, if the machine does not take that."""
-    if not question.machine.accepts.loads_ahead:
-        return plans_for(question, cores)
-    return _having(replace(question, forms=("direct",)), cores, ahead=1)
+    if not problem.machine.accepts.loads_ahead:
+        return plans_for(problem, cores)
+    return _having(replace(problem, algorithms=("direct",)), cores, ahead=1)
 
 
-def _by_dma(question: Question, cores: int) -> tuple[Plan, ...]:
+def _by_dma(problem: ConvProblem, cores: int) -> tuple[Plan, ...]:
     """Gradients whose tiles DMA transposes; by the Tensor engine, if DMA is not taken for that."""
-    if not question.machine.accepts.dma_transposes:
-        return plans_for(question, cores)
-    return _having(question, cores, by_dma=1)
+    if not problem.machine.accepts.dma_transposes:
+        return plans_for(problem, cores)
+    return _having(problem, cores, by_dma=1)
 
 
-def _having(question: Question, cores: int, **least: int) -> tuple[Plan, ...]:
+def _having(problem: ConvProblem, cores: int, **least: int) -> tuple[Plan, ...]:
     """The fastest plan of a family whose decisions are at least these; the same for every core."""
-    for offer in offers_of(question):
+    for offer in offers_of(problem):
         for priced in offer.plans:
             if all(getattr(priced.plan, name) >= least[name] for name in least):
                 return (priced.plan,) * cores
-    raise PlanError(f"no plan of {question.shape} has {' and '.join(least)}. Report it.")
+    raise PlanError(f"no plan of {problem.shape} has {' and '.join(least)}. Report it.")
 
 
-def _deciding(**least: int) -> Callable[[Question, int], tuple[Plan, ...]]:
-    """By minimal filtering whose decisions are at least these; else by what is taken instead."""
+def _deciding(**least: int) -> Callable[[ConvProblem, int], tuple[Plan, ...]]:
+    """By a Winograd plan whose decisions are at least these; else by what is taken instead."""
 
-    def planned(question: Question, cores: int) -> tuple[Plan, ...]:
-        minimal_only = only(question, "minimal")
-        if not is_searched(minimal_only):
-            return plans_for(question, cores)
-        return _having(minimal_only, cores, **least)
+    def planned(problem: ConvProblem, cores: int) -> tuple[Plan, ...]:
+        winograd_only = only(problem, "winograd")
+        if not is_searched(winograd_only):
+            return plans_for(problem, cores)
+        return _having(winograd_only, cores, **least)
 
     return planned
 
 
-def _by(form: str) -> Callable[[Question, int], tuple[Plan, ...]]:
-    """By a form, if the machine takes what it needs; else by what is taken instead."""
+def _by(algorithm: str) -> Callable[[ConvProblem, int], tuple[Plan, ...]]:
+    """By an algorithm, if the machine takes what it needs; else by what is taken instead."""
 
-    def planned(question: Question, cores: int) -> tuple[Plan, ...]:
+    def planned(problem: ConvProblem, cores: int) -> tuple[Plan, ...]:
         try:
-            return plans_for(replace(question, forms=(form,)), cores)
+            return plans_for(replace(problem, algorithms=(algorithm,)), cores)
         except PlanError:
-            return plans_for(question, cores)
+            return plans_for(problem, cores)
 
     return planned
 
 
-def _transposed_question(machine: Machine) -> Question:
+def _transposed_problem(machine: Machine) -> ConvProblem:
     shape = transposed_shape(
         (1, 16, 1, 5, 6), (16, 24, 1, 4, 4), stride=(1, 2, 2), padding=(0, 1, 1)
     )
-    return Question(shape, machine)
+    return ConvProblem(shape, machine)
 
 
-def _fast_question(machine: Machine) -> Question:
-    """What minimal filtering computes, if the machine takes what that needs."""
+def _fast_problem(machine: Machine) -> ConvProblem:
+    """What the Winograd algorithm computes, if the machine takes what that needs."""
     policy = Policy(FAST, x_max=4.0, least_macs=0)
     shape = conv_shape((1, 64, 3, 8, 32), (64, 64, 3, 3, 3), padding=(0, 1, 1))
-    return Question(shape, machine, policy=policy)
+    return ConvProblem(shape, machine, policy=policy)
 
 
-def _wide_question(machine: Machine) -> Question:
+def _wide_problem(machine: Machine) -> ConvProblem:
     """So many channels that weights do not stay in SBUF."""
-    return _exact_question(machine, 4 * PARTITIONS, 4 * PARTITIONS, frames=4)
+    return _exact_problem(machine, 4 * PARTITIONS, 4 * PARTITIONS, frames=4)
 
 
-def _pairs_question(machine: Machine) -> Question:
+def _pairs_problem(machine: Machine) -> ConvProblem:
     """Two tiles of output channels, for which frames are computed in pairs."""
-    return _exact_question(machine, PARTITIONS, 2 * PARTITIONS, frames=6)
+    return _exact_problem(machine, PARTITIONS, 2 * PARTITIONS, frames=6)
 
 
-def _columns_question(machine: Machine) -> Question:
+def _columns_problem(machine: Machine) -> ConvProblem:
     """A quarter of a tile of output channels more than a tile."""
-    return _exact_question(machine, 64, PARTITIONS + PARTITIONS // 4, frames=3)
+    return _exact_problem(machine, 64, PARTITIONS + PARTITIONS // 4, frames=3)
 
 
-def _exact_question(machine: Machine, c_in: int, c_out: int, frames: int) -> Question:
+def _exact_problem(machine: Machine, c_in: int, c_out: int, frames: int) -> ConvProblem:
     """By F(2,3), which is exact for integers."""
     policy = Policy(BF16, x_max=4.0, least_macs=0)
     shape = conv_shape((1, c_in, frames, 8, 32), (c_out, c_in, 3, 3, 3), padding=(0, 1, 1))
-    return Question(shape, machine, policy=policy)
+    return ConvProblem(shape, machine, policy=policy)
 
 
-def _added_question(machine: Machine) -> Question:
+def _added_problem(machine: Machine) -> ConvProblem:
     """The same with a residual."""
-    return replace(_fast_question(machine), end=end_of(RELU, BEFORE, ""))
+    return replace(_fast_problem(machine), epilogue=epilogue_of(RELU, BEFORE, ""))
 
 
-def _scaled_question(machine: Machine) -> Question:
-    """A start, where the form that has one is not refused; else without."""
-    plain = _fast_question(machine)
-    scaled = replace(plain, start=start_of(RELU))
-    return scaled if is_searched(only(scaled, "minimal")) else plain
+def _scaled_problem(machine: Machine) -> ConvProblem:
+    """A prologue, where the algorithm that has one is not refused; else without."""
+    plain = _fast_problem(machine)
+    scaled = replace(plain, prologue=prologue_of(RELU))
+    return scaled if is_searched(only(scaled, "winograd")) else plain
 
 
-def _normed_question(machine: Machine) -> Question:
-    """A norm at the end, where the form that has one is not refused; else without."""
-    plain = _fast_question(machine)
-    normed = replace(plain, end=replace(plain.end, norm=NormEnd(2.0**-40)))
-    return normed if is_searched(only(normed, "minimal")) else plain
+def _normed_problem(machine: Machine) -> ConvProblem:
+    """A norm in the epilogue, where the algorithm that has one is not refused; else without."""
+    plain = _fast_problem(machine)
+    normed = replace(plain, epilogue=replace(plain.epilogue, norm=NormEpilogue(2.0**-40)))
+    return normed if is_searched(only(normed, "winograd")) else plain
 
 
-def _elu_question(machine: Machine) -> Question:
+def _elu_problem(machine: Machine) -> ConvProblem:
     """ELU, where sums may be replaced in PSUM; else relu."""
-    end = end_of(ELU if machine.accepts.psum_in_place else RELU, NO_RESIDUAL, "")
+    epilogue = epilogue_of(ELU if machine.accepts.psum_in_place else RELU, NO_RESIDUAL, "")
     shape = conv_shape((1, 16, 200), (24, 16, 7), padding=9, dilation=3)
-    return Question(shape, machine, end=end)
+    return ConvProblem(shape, machine, epilogue=epilogue)
 
 
 LAYERS: Final = (
@@ -292,25 +292,36 @@ LAYERS: Final = (
         "residual-before",
         "a residual, then an activation, on the way out of PSUM",
         _asked(
-            (1, 16, 3, 6, 10), (24, 16, 3, 3, 3), padding=(0, 1, 1), end=end_of(RELU, BEFORE, "")
+            (1, 16, 3, 6, 10),
+            (24, 16, 3, 3, 3),
+            padding=(0, 1, 1),
+            epilogue=epilogue_of(RELU, BEFORE, ""),
         ),
     ),
     LadderLayer(
         "residual-after",
         "an activation, then a residual",
         _asked(
-            (1, 16, 3, 6, 10), (24, 16, 3, 3, 3), padding=(0, 1, 1), end=end_of(RELU, AFTER, "")
+            (1, 16, 3, 6, 10),
+            (24, 16, 3, 3, 3),
+            padding=(0, 1, 1),
+            epilogue=epilogue_of(RELU, AFTER, ""),
         ),
     ),
     LadderLayer(
         "leaky-relu",
         "an activation of two instructions, one on each engine",
-        _asked((1, 16, 200), (24, 16, 3), padding=1, end=end_of(leaky_relu(0.5), NO_RESIDUAL, "")),
+        _asked(
+            (1, 16, 200),
+            (24, 16, 3),
+            padding=1,
+            epilogue=epilogue_of(leaky_relu(0.5), NO_RESIDUAL, ""),
+        ),
     ),
     LadderLayer(
         "elu",
         "an exponential in the place of sums in PSUM, and what is made of it",
-        _elu_question,
+        _elu_problem,
     ),
     LadderLayer(
         "ahead",
@@ -319,15 +330,15 @@ LAYERS: Final = (
         _ahead,
     ),
     LadderLayer(
-        "rolled",
+        "looped",
         "a hardware loop over blocks",
         _asked((1, 64, 3, 24, 320), (64, 64, 3, 3, 3), padding=(0, 1, 1)),
-        _rolled,
+        _looped,
     ),
     LadderLayer(
         "transposed",
         "phases of a transposed convolution, evicted with a step",
-        _transposed_question,
+        _transposed_problem,
     ),
     LadderLayer(
         "depthwise",
@@ -336,59 +347,59 @@ LAYERS: Final = (
         _by("depthwise"),
     ),
     LadderLayer(
-        "minimal", "minimal filtering with fp16 transforms", _fast_question, _by("minimal")
+        "winograd", "the Winograd algorithm with fp16 transforms", _fast_problem, _by("winograd")
     ),
     LadderLayer(
         "gpsimd",
         "inputs subtracted and a residual added by the GpSimd engine, beside the Vector engine",
-        _added_question,
+        _added_problem,
         _deciding(gpsimd_residual=1, gpsimd_steps=1),
     ),
     LadderLayer(
         "streamed",
         "tiles of inputs and weights that are loaded into the place of others while those are used",
-        _wide_question,
+        _wide_problem,
         _deciding(x_tiles=1, shares_sums=1),
     ),
     LadderLayer(
         "pairs",
         "two frames at once, by sums and differences of frames that sums in SBUF are added to",
-        _pairs_question,
+        _pairs_problem,
         _deciding(frame_pairs=1),
     ),
     LadderLayer(
         "columns",
         "four columns of 32 output channels in one matmul, taken out of PSUM one by one",
-        _columns_question,
+        _columns_problem,
         _deciding(stacked_columns=4),
     ),
     LadderLayer(
-        "difference",
+        "winograd_upsample",
         "an upsampled input by differences of neighbours, outputs woven into rows and columns",
         _asked((1, 64, 2, 6, 16), (64, 64, 1, 3, 3), padding=(0, 1, 1), upsample=(1, 2, 2)),
-        _by("difference"),
+        _by("winograd_upsample"),
     ),
     LadderLayer(
         "scaled",
         "inputs scaled and activated where they were loaded, in place",
-        _scaled_question,
-        _by("minimal"),
+        _scaled_problem,
+        _by("winograd"),
     ),
     LadderLayer(
         "normed",
         "outputs normed over channels while the next are computed",
-        _normed_question,
-        _by("minimal"),
+        _normed_problem,
+        _by("winograd"),
     ),
     LadderLayer(
-        "filter-gradient",
+        "weight-gradient",
         "the gradient of filters, with transposed tiles",
         _asked(
             (1, 32, 1, 12, 32),
             (48, 32, 1, 3, 3),
             padding=(0, 1, 1),
-            asks=FILTER_GRADIENT,
-            end=_WIDE,
+            direction=WEIGHT_GRADIENT,
+            epilogue=_WIDE,
         ),
         _by_dma,
     ),

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from nkisim.version import __version__
+from trnconv.algorithms.digest import sources_digest
 from trnconv.bringup.ladder import GREEN, NOTED, OFF, RED, STARTED, Bench, Check, Climbed, Finding
 from trnconv.errors import UnsupportedError
-from trnconv.forms.digest import sources_digest
 
 FORMAT = 1
 _LASTING = (GREEN, NOTED, OFF)
-_SOURCES = "trnconv.bringup.stage2"  # with all it imports: probes, planner, forms and kernels
+_SOURCES = "trnconv.bringup.stage2"  # with all it imports: probes, planner, algorithms and kernels
 _NEVER_ENDED = "it was begun and never ended: it hung, or the process died"
 
 

@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from trnconv.ask.question import Question
 from trnconv.bringup.ladder import GREEN, OFF, RED, Bench, Check, Finding
 from trnconv.bringup.layers import LAYERS, LadderLayer, operands_of
 from trnconv.bringup.probes.probe import Arrays, Probe
@@ -25,6 +24,7 @@ from trnconv.bringup.stage2 import RunnerDevice
 from trnconv.bringup.toolchain import Toolchain, find_toolchain
 from trnconv.cases import BENCHMARK, EDGE, Case
 from trnconv.crop import crop
+from trnconv.problem.conv_problem import ConvProblem
 from trnconv.runtime import compute
 from trnconv.runtime.plans import plans_for
 
@@ -58,7 +58,7 @@ def checks() -> tuple[Check, ...]:
 def _check(
     kind: str, probe: Probe, climb: Callable[[Bench], Finding], *, has_workaround: bool = True
 ) -> Check:
-    """A probe's question; a simulator that differs from another has no workaround."""
+    """A probe's problem; a simulator that differs from another has no workaround."""
     name, workaround = f"{kind}-{probe.name}", probe.workaround if has_workaround else ""
     return Check(STAGE, name, probe.asks, climb, workaround, void_with=probe.void_with)
 
@@ -108,10 +108,10 @@ def _case(case: Case, bench: Bench) -> Finding:
     """A layer of the table, reduced, on integers."""
     if bench.vendor.nki is None:
         return Finding(OFF, _NOTHING)
-    question = Question(crop(case.shape, _EFFORT), bench.machine, case.dtype)
-    plans = plans_for(question, bench.cores)
+    problem = ConvProblem(crop(case.shape, _EFFORT), bench.machine, case.dtype)
+    plans = plans_for(problem, bench.cores)
     device = RunnerDevice(_both(bench), plans)
-    compute.convolution(question, operands_of(question, 1, 1), device)
+    compute.convolution(problem, operands_of(problem, 1, 1), device)
     return Finding(GREEN, f"equal, bit for bit: {plans[0].in_words()}")
 
 
@@ -129,9 +129,9 @@ def _of_probe(probe: Probe, bench: Bench) -> _Launch:
 
 
 def _of_layer(layer: LadderLayer, bench: Bench) -> _Launch:
-    question = layer.question(bench.machine)
-    prepared = RunnerDevice(bench.runner, layer.planned(question, bench.cores)).prepared(question)
-    operands = operands_of(question, 1, layer.most)
+    problem = layer.problem(bench.machine)
+    prepared = RunnerDevice(bench.runner, layer.planned(problem, bench.cores)).prepared(problem)
+    operands = operands_of(problem, 1, layer.most)
     packed = prepared.pack(operands.w, operands.bias)
     args = prepared.arguments(operands.inputs, packed, operands.residual, operands.factors)
     return _Launch(prepared.kernel(len(operands.inputs)), args)

@@ -1,4 +1,4 @@
-"""Stage 1: probes. One question each, exact integers, three runs with other data each."""
+"""Stage 1: probes. One problem each, exact integers, three runs with other data each."""
 
 from __future__ import annotations
 

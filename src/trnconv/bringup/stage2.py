@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from trnconv.ask.question import FILTER_GRADIENT, Question
+from trnconv.algorithms.algorithm import Plan
+from trnconv.algorithms.program import Prepared
 from trnconv.bringup import fused_op_layers
 from trnconv.bringup.ladder import GREEN, RED, Bench, Check, Finding
 from trnconv.bringup.layers import LAYERS, LadderLayer, expected_of, operands_of
 from trnconv.bringup.runner import Runner
 from trnconv.bringup.stage1 import SEEDS, difference
-from trnconv.forms.form import Plan
-from trnconv.forms.program import Prepared
+from trnconv.problem.conv_problem import WEIGHT_GRADIENT, ConvProblem
 from trnconv.runtime import compute
 from trnconv.runtime.launch import LaunchOperands, prepare
 
@@ -40,9 +40,9 @@ class RunnerDevice:
     runner: Runner
     plans: tuple[Plan, ...]
 
-    def prepared(self, question: Question) -> Prepared:
+    def prepared(self, problem: ConvProblem) -> Prepared:
         """The given plans."""
-        del question
+        del problem
         return prepare(self.plans)
 
     def launch(self, prepared: Prepared, operands: LaunchOperands) -> tuple[Any, ...]:
@@ -63,18 +63,18 @@ class RunnerDevice:
 
 def run(layer: LadderLayer, bench: Bench) -> Finding:
     """A layer under its plan on data of three seeds, against the definition."""
-    question = layer.question(bench.machine)
-    plans = layer.planned(question, bench.cores)
+    problem = layer.problem(bench.machine)
+    plans = layer.planned(problem, bench.cores)
     device = RunnerDevice(bench.runner, plans)
     words = f"{plans[0].in_words()}, {len(plans)} core{'s' if len(plans) > 1 else ''}"
     for seed in SEEDS:
-        operands = operands_of(question, 10 * seed, layer.most)
-        if question.asks == FILTER_GRADIENT:
-            output = compute.filter_gradient(question, operands, device)[0]
+        operands = operands_of(problem, 10 * seed, layer.most)
+        if problem.direction == WEIGHT_GRADIENT:
+            output = compute.weight_gradient(problem, operands, device)[0]
         else:
-            output = compute.convolution(question, operands, device)
+            output = compute.convolution(problem, operands, device)
         results = output if isinstance(output, tuple) else (output,)
-        wrong = difference(tuple(map(np.asarray, results)), expected_of(question, operands))
+        wrong = difference(tuple(map(np.asarray, results)), expected_of(problem, operands))
         if wrong:
             return Finding(RED, f"run {seed}, {words}: {wrong}", {"plan": words})
     return Finding(GREEN, f"{len(SEEDS)} runs equal: {words}", {"plan": words})

@@ -183,7 +183,7 @@ def _gradients(on: _OnDevice) -> str:
     there = [on.put(tensor.detach()) for tensor in (x, w, dy)]
     numbers = ConvSpec().numbers()
     dx = convolutions.input_gradient(there[2], there[1], list(_X), numbers, "auto")
-    dw = convolutions.filter_gradient(there[0], there[2], list(_W[2:]), numbers, "auto")
+    dw = convolutions.weight_gradient(there[0], there[2], list(_W[2:]), numbers, "auto")
     wrong = [
         _difference(on.get(gradient), other)
         for gradient, other in zip((dx, dw), expected, strict=True)

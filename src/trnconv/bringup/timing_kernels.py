@@ -87,7 +87,7 @@ def small_loads(x: nl.NkiTensor, repeats: int) -> nl.NkiTensor:
     return stored(tile[:, 0:16])
 
 
-def tiles_in_turn(x: nl.NkiTensor) -> list[nl.NkiTensor]:
+def tiles_in_iteration(x: nl.NkiTensor) -> list[nl.NkiTensor]:
     """Tiles of x's shape, so that neighbouring instructions write to different ones."""
     outs = []
     for _ in range(_BANKS):
@@ -98,7 +98,7 @@ def tiles_in_turn(x: nl.NkiTensor) -> list[nl.NkiTensor]:
 def on_vector(x: nl.NkiTensor, repeats: int) -> nl.NkiTensor:
     """So many short instructions of the Vector engine that do not wait for each other."""
     tile = loaded(x)
-    outs = tiles_in_turn(x)
+    outs = tiles_in_iteration(x)
     for number in range(repeats):
         nisa.tensor_scalar(dst=outs[number % _BANKS], data=tile, op0=nl.multiply, operand0=2.0)
     return stored(outs[(repeats - 1) % _BANKS])
@@ -107,7 +107,7 @@ def on_vector(x: nl.NkiTensor, repeats: int) -> nl.NkiTensor:
 def on_scalar(x: nl.NkiTensor, repeats: int) -> nl.NkiTensor:
     """The same on the Scalar engine."""
     tile = loaded(x)
-    outs = tiles_in_turn(x)
+    outs = tiles_in_iteration(x)
     for number in range(repeats):
         nisa.activation(dst=outs[number % _BANKS], op=nl.copy, data=tile)
     return stored(outs[(repeats - 1) % _BANKS])

@@ -11,7 +11,7 @@ from trnconv.cli.heartbeat import Tell, working
 from trnconv.cli.layer_options import Cores, MachineName, asked_machine
 from trnconv.cli.model_options import NoCache, TunedFile, price_cache
 from trnconv.cli.output import Json, console, print_json
-from trnconv.cli.sheet import Csv, Field, Sheet, Wide, require_one_form, sheet
+from trnconv.cli.sheet import Csv, Field, Sheet, Wide, require_one_algorithm, sheet
 from trnconv.errors import TrnconvError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def bench(
         bool,
         typer.Option(
             "--simulate",
-            help="Schedule every launch instead of using the closed form; slower.",
+            help="Schedule every launch instead of using the cost model; slower.",
         ),
     ] = False,
     cpu: Annotated[
@@ -59,24 +59,24 @@ def bench(
     The baseline's times ship with the package, for trn2 and the registry's sizes. On two cores it
     is assumed to take half of its time on one core.
     """
-    from trnconv.ask.cores import cores_of
     from trnconv.model_plan import Prices
     from trnconv.planner.tuned_plans import use_tuned
+    from trnconv.problem.cores import cores_of
 
-    require_one_form(json=json, csv=csv)
+    require_one_algorithm(json=json, csv=csv)
     _require_sense(layers, model, cpu=cpu)
-    target = asked_machine(machine)
+    chosen = asked_machine(machine)
     with use_tuned(tuned), price_cache(unused=no_cache) as cache, working("planning") as tell:
-        launched = cores_of(target, cores)
+        launched = cores_of(chosen, cores)
         prices = Prices(cache, simulate, cores=launched)
         if model:
-            rows = _model_rows(model, target, prices, tell)
+            rows = _model_rows(model, chosen, prices, tell)
         else:
-            rows = _layer_rows(layers, target, prices, tell)
+            rows = _layer_rows(layers, chosen, prices, tell)
             if cpu:
                 _measure(rows, tell)
     answer = {
-        **_heading(target, launched, simulate=simulate),
+        **_heading(chosen, launched, simulate=simulate),
         "rows": [_public(row) for row in rows],
     }
     made = _sheet(answer["rows"], what="model" if model else "layer", cpu=cpu)
@@ -97,22 +97,22 @@ def _require_sense(layers: list[str] | None, model: list[str] | None, *, cpu: bo
         )
 
 
-def _heading(target: Machine, cores: int, *, simulate: bool) -> dict[str, Any]:
+def _heading(machine: Machine, cores: int, *, simulate: bool) -> dict[str, Any]:
     from trnconv.baseline import what
 
     return {
         "kind": "modelled",
-        "machine": target.name,
-        "constants_version": target.constants,
+        "machine": machine.name,
+        "constants_version": machine.constants,
         "reading": "default",
-        "method": "scheduled" if simulate else "closed form",
+        "method": "scheduled" if simulate else "cost model",
         "cores": cores,
         "baseline": what(cores),
     }
 
 
 def _layer_rows(
-    names: list[str] | None, target: Machine, prices: Prices, tell: Tell
+    names: list[str] | None, machine: Machine, prices: Prices, tell: Tell
 ) -> list[dict[str, Any]]:
     from trnconv.cases import BENCHMARK, find
 
@@ -120,21 +120,21 @@ def _layer_rows(
     rows = []
     for done, case in enumerate(cases):
         tell("layers", done, len(cases))
-        rows.append(_layer_row(case, target, prices))
+        rows.append(_layer_row(case, machine, prices))
     return rows
 
 
-def _layer_row(case: Case, target: Machine, prices: Prices) -> dict[str, Any]:
-    from trnconv.ask.cores import cores_of
-    from trnconv.ask.policy import Policy
-    from trnconv.ask.question import Question
+def _layer_row(case: Case, machine: Machine, prices: Prices) -> dict[str, Any]:
     from trnconv.baseline import layer_ns
+    from trnconv.problem.conv_problem import ConvProblem
+    from trnconv.problem.cores import cores_of
+    from trnconv.problem.policy import Policy
 
     price_by_method = {
-        name: prices.of(Question(case.shape, target, case.dtype, policy=Policy(name)))
+        name: prices.of(ConvProblem(case.shape, machine, case.dtype, policy=Policy(name)))
         for name in _ACCURACIES
     }
-    known = layer_ns(case.shape, target, case.dtype, cores_of(target, prices.cores))
+    known = layer_ns(case.shape, machine, case.dtype, cores_of(machine, prices.cores))
     return {
         "name": case.name,
         "key": case.key,
@@ -147,26 +147,26 @@ def _layer_row(case: Case, target: Machine, prices: Prices) -> dict[str, Any]:
 
 
 def _model_rows(
-    names: list[str], target: Machine, prices: Prices, tell: Tell
+    names: list[str], machine: Machine, prices: Prices, tell: Tell
 ) -> list[dict[str, Any]]:
-    from trnconv.ask.cores import cores_of
     from trnconv.baseline import model_baseline
     from trnconv.model_plan import PlanOptions, model_plan
     from trnconv.models import find, models
+    from trnconv.problem.cores import cores_of
 
     entries = list(models()) if _ALL in names else [find(name) for name in names]
-    cores, rows = cores_of(target, prices.cores), list[dict[str, Any]]()
+    cores, rows = cores_of(machine, prices.cores), list[dict[str, Any]]()
     phases = sum(len(entry.phases) for entry in entries)
     for entry in entries:
         for phase in entry.phases:
             tell("models and phases", len(rows), phases)
             plans = {
                 name: model_plan(
-                    entry, "", phase, PlanOptions(target.name, name, prices.cores), prices
+                    entry, "", phase, PlanOptions(machine.name, name, prices.cores), prices
                 )
                 for name in _ACCURACIES
             }
-            known = model_baseline(entry, entry.production, phase, target, cores)
+            known = model_baseline(entry, entry.production, phase, machine, cores)
             rows.append(
                 {
                     "name": f"{entry.name} {entry.production.name} {phase}",
@@ -231,12 +231,12 @@ def _whole(value: float | None) -> str:
 
 
 def _show(answer: dict[str, Any], made: Sheet, *, wide: bool) -> None:
-    from trnconv.ask.cores import cores_in_words
+    from trnconv.problem.cores import describe_cores
 
     screen, rows = console(), answer["rows"]
     screen.print(
         f"Modelled: {answer['machine']}, constants {answer['constants_version']},"
-        f" {answer['reading']} reading, {cores_in_words(answer['cores'])}, {answer['method']};"
+        f" {answer['reading']} reading, {describe_cores(answer['cores'])}, {answer['method']};"
         " nothing was measured on a device."
     )
     screen.print()

@@ -114,12 +114,12 @@ def capacity(
         found_serving = serving(clip, where, assumed, dollars_per_hour)
         _show_serving(found_serving, clip, where, json=json)
         return
-    found = work_out(demand, clip, where, assumed)
-    answer = _answer(found, clip, where)
+    sizing = work_out(demand, clip, where, assumed)
+    answer = _answer(sizing, clip, where)
     answer["asked"] = {**asdict(demand), "model": model, "fps": fps}
     answer["assumptions"] = asdict(assumed)
     if dollars_per_hour is not None:
-        answer["dollars"] = found.instances * dollars_per_hour * 24 * days
+        answer["dollars"] = sizing.instances * dollars_per_hour * 24 * days
     if json:
         print_json(answer)
     else:
@@ -204,7 +204,7 @@ def _answer(capacity: Capacity, clip: ModelledClip, where: Instance) -> dict[str
 
 def _show(answer: dict[str, Any], demand: Demand, assumed: Assumptions) -> None:
     from nkisim.machine import CONSTANTS_VERSION
-    from trnconv.ask.cores import cores_in_words
+    from trnconv.problem.cores import describe_cores
 
     size, screen = answer["clip"]["size"], console()
     time = f"{demand.days:g} {'day' if demand.days == 1 else 'days'}"
@@ -215,7 +215,7 @@ def _show(answer: dict[str, Any], demand: Demand, assumed: Assumptions) -> None:
     )
     screen.print(
         f"Modelled: {answer['instance']['machine']}, constants {CONSTANTS_VERSION}, default"
-        f" reading, launches of {cores_in_words(answer['clip']['cores'])}; nothing was measured."
+        f" reading, launches of {describe_cores(answer['clip']['cores'])}; nothing was measured."
     )
     screen.print()
     for line in _lines(answer):

@@ -14,7 +14,7 @@ from trnconv.cli.layer_options import asked_machine
 from trnconv.cli.model_options import NoCache, price_cache
 from trnconv.cli.output import Json, console, print_json
 from trnconv.cli.output_files import file_to_write
-from trnconv.cli.sheet import Csv, Field, Sheet, Wide, require_one_form, sheet
+from trnconv.cli.sheet import Csv, Field, Sheet, Wide, require_one_algorithm, sheet
 from trnconv.errors import TrnconvError
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def compare(
     """Compare two model plans: other models, accuracies, machines, versions or tuning."""
     from trnconv.report.comparison import as_document, compared, comparison_page
 
-    require_one_form(json=json, csv=csv)
+    require_one_algorithm(json=json, csv=csv)
     sides = PlanSide.parse(first), PlanSide.parse(second)
     for side in sides:
         _require_understood(side)

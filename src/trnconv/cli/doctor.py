@@ -56,7 +56,7 @@ def _packages(surroundings: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _machine(surroundings: dict[str, Any]) -> list[tuple[str, str]]:
-    from trnconv.ask.cores import cores_in_words
+    from trnconv.problem.cores import describe_cores
 
     nki, backend = surroundings["nki"], surroundings["backend"]
     devices = ", ".join(surroundings["devices"]) or "none found"
@@ -78,7 +78,7 @@ def _machine(surroundings: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     for launch in surroundings["shipped"]:
         made = f"{launch['of_these_sources']} of {launch['files']} files made from these sources"
-        where = f"{launch['machine']}, {cores_in_words(launch['cores'])}"
+        where = f"{launch['machine']}, {describe_cores(launch['cores'])}"
         lines.append(("shipped", f"{launch['plans']} plans for {where}; {made}"))
     return lines
 

@@ -163,13 +163,13 @@ def _shipped() -> list[dict[str, Any]]:
         {
             "machine": machine,
             "cores": cores,
-            "plans": len(found.entries),
-            "files": len(found.files),
-            "of_these_sources": sum(dict(file.stamp) == stamp() for file in found.files),
+            "plans": len(shipped.entries),
+            "files": len(shipped.files),
+            "of_these_sources": sum(dict(file.stamp) == stamp() for file in shipped.files),
         }
         for machine in MACHINES
         for cores in (2, 1)
-        if (found := shipped_set(machine, cores)).entries
+        if (shipped := shipped_set(machine, cores)).entries
     ]
 
 

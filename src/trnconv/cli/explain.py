@@ -9,12 +9,12 @@ from trnconv.cli.heartbeat import working
 from trnconv.cli.hints import hint
 from trnconv.cli.layer_options import (
     Accuracy,
-    AskedLayer,
     Cores,
     LayerOptions,
+    LayerRequest,
     MachineName,
     asked_layer,
-    asked_question,
+    asked_problem,
     with_layer,
 )
 from trnconv.cli.model_options import TunedFile
@@ -22,7 +22,7 @@ from trnconv.cli.output import Json, console, print_json
 from trnconv.cli.sheet import Field, Wide, sheet
 
 if TYPE_CHECKING:
-    from trnconv.ask.question import Question
+    from trnconv.problem.conv_problem import ConvProblem
 
 _COLUMNS = (
     Field("accuracy", words=True),
@@ -32,7 +32,7 @@ _COLUMNS = (
     Field("plan", words=True, rank=1),
 )
 _POLICIES = ("direct", "bf16", "fast", "fastest")
-_TITLES, _TITLES_OF_TWO = ("Directly", "By every form"), ("On two cores", "Against one core")
+_TITLES, _TITLES_OF_TWO = ("Directly", "By every algorithm"), ("On two cores", "Against one core")
 
 
 @with_layer
@@ -49,16 +49,16 @@ def explain(
     from trnconv.planner.tuned_plans import use_tuned
 
     named = asked_layer(layer)
-    question = asked_question(named, machine, accuracy)
+    problem = asked_problem(named, machine, accuracy)
     with use_tuned(tuned), working(f"explaining {named.name}"):
-        answer = _answer(named, question, cores)
+        answer = _answer(named, problem, cores)
     if json:
         print_json(answer)
     else:
         _show(answer, wide=wide)
 
 
-def _answer(named: AskedLayer, question: Question, cores: int | None) -> dict[str, Any]:
+def _answer(named: LayerRequest, problem: ConvProblem, cores: int | None) -> dict[str, Any]:
     from trnconv.cli.plan_documents import layer_document
     from trnconv.host.workarounds import describe, workarounds_of
     from trnconv.model_plan import Prices
@@ -66,30 +66,30 @@ def _answer(named: AskedLayer, question: Question, cores: int | None) -> dict[st
 
     prices = Prices(cores=cores)
     policies = [
-        _policy(replace(question, policy=replace(question.policy, accuracy=name)), prices)
+        _policy(replace(problem, policy=replace(problem.policy, accuracy=name)), prices)
         for name in _POLICIES
     ]
-    document = layer_document(named, question, prices.of(question), cores)
+    document = layer_document(named, problem, prices.of(problem), cores)
     return {
         **document,
-        "workarounds": [describe(name) for name in workarounds_of(question.machine.name)],
-        "words": list(explained(question, cores)),
+        "workarounds": [describe(name) for name in workarounds_of(problem.machine.name)],
+        "words": list(explained(problem, cores)),
         "policies": policies,
     }
 
 
-def _policy(question: Question, prices: Any) -> dict[str, Any]:
+def _policy(problem: ConvProblem, prices: Any) -> dict[str, Any]:
     from trnconv.model_plan import is_tuned
 
-    price = prices.of(question)
+    price = prices.of(problem)
     plan = price.plan.plan
     return {
-        "accuracy": question.policy.accuracy,
+        "accuracy": problem.policy.accuracy,
         "ns": price.ns,
         "bound": price.bound,
         "expected_error": plan.expected_ratio,
         "plan": plan.in_words(),
-        "tuned": is_tuned(question, price),
+        "tuned": is_tuned(problem, price),
     }
 
 

@@ -16,8 +16,8 @@ from trnconv.errors import ShapeError, TrnconvError
 
 if TYPE_CHECKING:
     from nkisim.machine import Machine
-    from trnconv.ask.question import Question, Shape
     from trnconv.geometry import Padding
+    from trnconv.problem.conv_problem import ConvProblem, Shape
 
 Command = Callable[..., None]
 MachineName = Annotated[
@@ -110,7 +110,7 @@ class LayerOptions:
 
 
 @dataclass(frozen=True)
-class AskedLayer:
+class LayerRequest:
     """A layer that is understood."""
 
     name: str
@@ -156,7 +156,7 @@ def _parameter(name: str, annotation: Any) -> inspect.Parameter:
     )
 
 
-def asked_layer(options: LayerOptions) -> AskedLayer:
+def asked_layer(options: LayerOptions) -> LayerRequest:
     """The layer that the options describe; a TrnconvError says what is missing or wrong."""
     from trnconv.cases import find
 
@@ -169,7 +169,7 @@ def asked_layer(options: LayerOptions) -> AskedLayer:
                 " shape. Give a name or these options, not both."
             )
         case = find(options.case)
-        return AskedLayer(case.name, case.note, case.shape, dtype or case.dtype)
+        return LayerRequest(case.name, case.note, case.shape, dtype or case.dtype)
     missing = [f"--{name}" for name in _NEEDED if getattr(options, name) is None]
     if missing:
         raise TrnconvError(
@@ -177,7 +177,7 @@ def asked_layer(options: LayerOptions) -> AskedLayer:
             " --channels 96:96 --kernel 3x3x3 --size 6x48x1280 --padding 0x1x1."
         )
     shape = _shape(options)
-    return AskedLayer("layer", "", shape, dtype or _DEFAULT_DTYPE)
+    return LayerRequest("layer", "", shape, dtype or _DEFAULT_DTYPE)
 
 
 def _shape(options: LayerOptions) -> Shape:
@@ -258,7 +258,7 @@ def _padding(text: str) -> Padding:
 
 def asked_dtype(text: str | None) -> str | None:
     """A type that kernels take; None if none was named."""
-    from trnconv.ask.ends import ITEM_BYTES
+    from trnconv.problem.epilogue import ITEM_BYTES
 
     if text is not None and text not in ITEM_BYTES:
         raise TrnconvError(f"--dtype {text}: the kernels take {', '.join(ITEM_BYTES)}.")
@@ -280,9 +280,9 @@ def asked_machine(name: str) -> Machine:
         ) from error
 
 
-def asked_question(layer: AskedLayer, machine: str, accuracy: str) -> Question:
+def asked_problem(layer: LayerRequest, machine: str, accuracy: str) -> ConvProblem:
     """A layer on a machine, for the planner."""
-    from trnconv.ask.policy import Policy
-    from trnconv.ask.question import Question
+    from trnconv.problem.conv_problem import ConvProblem
+    from trnconv.problem.policy import Policy
 
-    return Question(layer.shape, asked_machine(machine), layer.dtype, policy=Policy(accuracy))
+    return ConvProblem(layer.shape, asked_machine(machine), layer.dtype, policy=Policy(accuracy))

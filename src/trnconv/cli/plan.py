@@ -21,7 +21,7 @@ from trnconv.cli.layer_options import (
     asked_dtype,
     asked_layer,
     asked_machine,
-    asked_question,
+    asked_problem,
 )
 from trnconv.cli.model_options import (
     DEFAULT_PHASE,
@@ -38,7 +38,7 @@ from trnconv.cli.model_options import (
 from trnconv.cli.output import Json, print_json
 from trnconv.cli.own_options import OwnModel, OwnOptions, asked_own
 from trnconv.cli.plan_answers import Document, ModelRequest, kept_or_made
-from trnconv.cli.sheet import Csv, Wide, require_one_form
+from trnconv.cli.sheet import Csv, Wide, require_one_algorithm
 from trnconv.errors import TrnconvError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def plan(
     """
     from trnconv.cli import plan_views
 
-    require_one_form(json=json, csv=csv)
+    require_one_algorithm(json=json, csv=csv)
     own = asked_own(OwnOptions(module, config, diffusers, input_shape), layer, model)
     whole = model is not None or own is not None
     if csv and not whole:
@@ -142,14 +142,14 @@ class _Pricing:
 
 
 def _of_layer(layer: LayerOptions, where: tuple[str, str], pricing: _Pricing) -> Document:
-    from trnconv.ask.launches import require_room
     from trnconv.cli.plan_documents import layer_document
+    from trnconv.problem.launches import require_room
 
     named = asked_layer(layer)
-    question = asked_question(named, *where)
-    require_room(question)
+    problem = asked_problem(named, *where)
+    require_room(problem)
     with pricing.prices() as prices, working(f"planning {named.name}"):
-        return layer_document(named, question, prices.of(question), pricing.cores)
+        return layer_document(named, problem, prices.of(problem), pricing.cores)
 
 
 def _of_model(request: ModelRequest, pricing: _Pricing) -> tuple[Document, bool]:

@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nkisim.machine import find_machine
-from trnconv.ask.cores import cores_of
-from trnconv.ask.limits import COMPILE_ASSUMPTION
-from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
 from trnconv.model_plan import (
     GraphPlan,
@@ -21,12 +18,15 @@ from trnconv.model_plan import (
     shares_by_bound,
 )
 from trnconv.models import find
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.cores import cores_of
+from trnconv.problem.limits import COMPILE_ASSUMPTION
 from trnconv.records import to_json
 from trnconv.runtime.pricing import Price
 from trnconv.traces import TracedConv
 
 if TYPE_CHECKING:
-    from trnconv.cli.layer_options import AskedLayer
+    from trnconv.cli.layer_options import LayerRequest
 
 LEFT_OUT = ("what a launch takes to start",)
 REST = (
@@ -36,21 +36,21 @@ REST = (
 
 
 def layer_document(
-    layer: AskedLayer, question: Question, price: Price, cores: int | None = None
+    layer: LayerRequest, problem: ConvProblem, price: Price, cores: int | None = None
 ) -> dict[str, Any]:
     """One layer, planned."""
     return {
         "kind": "modelled",
         "layer": {"name": layer.name, "note": layer.note, "in_words": layer.in_words()},
-        **_label(question.machine.name),
-        "cores": cores_of(question.machine, cores),
-        "dtype": question.dtype,
-        "accuracy": question.policy.accuracy,
-        "multiply_adds": question.shape.macs(),
-        "budget": question.budget,
-        "sbuf_usable_bytes_per_partition": question.machine.sbuf_usable_bytes_per_partition,
-        **_price(price, tuned=is_tuned(question, price)),
-        "decisions": to_json(price.plan.plan, but=("problem", "shape")),
+        **_label(problem.machine.name),
+        "cores": cores_of(problem.machine, cores),
+        "dtype": problem.dtype,
+        "accuracy": problem.policy.accuracy,
+        "multiply_adds": problem.shape.macs(),
+        "budget": problem.budget,
+        "sbuf_usable_bytes_per_partition": problem.machine.sbuf_usable_bytes_per_partition,
+        **_price(price, tuned=is_tuned(problem, price)),
+        "decisions": to_json(price.plan.plan, but=("reduced", "shape")),
     }
 
 
@@ -106,7 +106,7 @@ def model_document(plan: ModelPlan, called: ClipCall = ONE_CLIP) -> dict[str, An
             "frames": size.frames,
         },
         "phase": trace.phase,
-        **_label(plan.options.machine),
+        **_label(plan.options.machine_name),
         "cores": plan.options.launch_cores,
         "accuracy": plan.options.accuracy,
         "whole_seconds": plan.whole_seconds,

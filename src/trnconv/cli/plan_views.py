@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from trnconv.ask.cores import cores_in_words
 from trnconv.cli.hints import hint
 from trnconv.cli.output import amount, console
 from trnconv.cli.sheet import Field, Sheet, sheet
+from trnconv.problem.cores import describe_cores
 from trnconv.report.numbers import duration, measured_in
 
 _MODULE = 30
@@ -45,7 +45,7 @@ def show_layer(answer: dict[str, Any]) -> None:
     screen.print()
     peak, usable = answer["sbuf_bytes_per_partition"], answer["sbuf_usable_bytes_per_partition"]
     for name, words in (
-        ("time", f"{answer['ns'] / 1e3:,.1f} us by the planner's closed form"),
+        ("time", f"{answer['ns'] / 1e3:,.1f} us by the planner's cost model"),
         ("bound", f"by {answer['bound']}"),
         ("may help", hint(answer["bound"])),
         ("plan", f"{answer['plan']}{origin(answer, ' ({})')}"),
@@ -63,7 +63,7 @@ def label(answer: dict[str, Any], more: str) -> str:
     """Where times come from."""
     return (
         f"Modelled: {answer['machine']}, constants {answer['constants_version']}, default reading,"
-        f" {cores_in_words(answer['cores'])}, {more}; {measured_in(answer['machine'])}."
+        f" {describe_cores(answer['cores'])}, {more}; {measured_in(answer['machine'])}."
     )
 
 

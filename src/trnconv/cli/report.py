@@ -16,7 +16,7 @@ from trnconv.cli.layer_options import (
     MachineName,
     asked_layer,
     asked_machine,
-    asked_question,
+    asked_problem,
 )
 from trnconv.cli.model_options import (
     DEFAULT_PHASE,
@@ -126,8 +126,8 @@ def _of_layer(layer: LayerOptions, where: Where, options: ReportOptions) -> Repo
 
     named = asked_layer(layer)
     machine, accuracy, cores = where
-    question = asked_question(named, machine, accuracy)
-    return report_of_layer(named.name, named.note, question, options, cores)
+    problem = asked_problem(named, machine, accuracy)
+    return report_of_layer(named.name, named.note, problem, options, cores)
 
 
 def _of_model(
@@ -166,7 +166,7 @@ def _today() -> str:
 
 
 def _tell(made: Report, output: Path | None) -> None:
-    from trnconv.ask.cores import cores_in_words
+    from trnconv.problem.cores import describe_cores
     from trnconv.report.numbers import duration, measured_in, times
 
     screen, totals, machine = console(), made.totals, made.machine
@@ -177,7 +177,7 @@ def _tell(made: Report, output: Path | None) -> None:
     screen.print(line, markup=False)
     screen.print(
         f"Modelled: {machine.name}, constants {machine.constants_version}, {machine.reading}"
-        f" reading, {cores_in_words(machine.cores)}, accuracy {totals.accuracy};"
+        f" reading, {describe_cores(machine.cores)}, accuracy {totals.accuracy};"
         f" {measured_in(machine.name)}."
     )
     if output is not None:

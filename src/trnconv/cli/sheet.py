@@ -135,7 +135,7 @@ def _cut_to(room: int, written: Callable[[Any], str]) -> Callable[[Any], str]:
     return cut
 
 
-def require_one_form(*, json: bool, csv: bool) -> None:
+def require_one_algorithm(*, json: bool, csv: bool) -> None:
     """Refuse two answers on one stdout."""
     if json and csv:
         raise TrnconvError("--json and --csv: give one of them, not both.")
@@ -145,7 +145,7 @@ def print_list(
     answer: dict[str, Any], listed: Sheet, words: str, *, json: bool, csv: bool, wide: bool
 ) -> None:
     """An answer in the form that was asked for; as a table, with words below it."""
-    require_one_form(json=json, csv=csv)
+    require_one_algorithm(json=json, csv=csv)
     if json:
         print_json(answer)
     elif csv:

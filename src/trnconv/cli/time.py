@@ -8,12 +8,12 @@ from trnconv.cli.heartbeat import working
 from trnconv.cli.hints import hint
 from trnconv.cli.layer_options import (
     Accuracy,
-    AskedLayer,
     Cores,
     LayerOptions,
+    LayerRequest,
     MachineName,
     asked_layer,
-    asked_question,
+    asked_problem,
     with_layer,
 )
 from trnconv.cli.model_options import TunedFile
@@ -40,27 +40,27 @@ def time(
 
     named = asked_layer(layer)
     with use_tuned(tuned), working(f"scheduling {named.name}"):
-        question = asked_question(named, machine, accuracy)
-        answer = _answer(named, time_layer(question, cores=cores))
+        problem = asked_problem(named, machine, accuracy)
+        answer = _answer(named, time_layer(problem, cores=cores))
     if json:
         print_json(answer)
     else:
         _show(answer)
 
 
-def _answer(named: AskedLayer, timed: TimedLayer) -> dict[str, Any]:
+def _answer(named: LayerRequest, timed: TimedLayer) -> dict[str, Any]:
     from trnconv.report.schedules import READINGS
 
     longest = timed.longest
-    memory, target = longest.memory, timed.machine
+    memory, machine = longest.memory, timed.machine
     return {
         "kind": "modelled",
         "layer": {"name": named.name, "note": named.note, "in_words": named.in_words()},
-        "machine": target.name,
-        "constants_version": target.constants,
+        "machine": machine.name,
+        "constants_version": machine.constants,
         "cores": timed.launched,
         "dtype": named.dtype,
-        "accuracy": timed.question.policy.accuracy,
+        "accuracy": timed.problem.policy.accuracy,
         "plan": longest.taken.plan.in_words(),
         "launches": len(timed.launches),
         "readings": {reading.value: _reading(timed, reading) for reading in READINGS},
@@ -68,14 +68,14 @@ def _answer(named: AskedLayer, timed: TimedLayer) -> dict[str, Any]:
             reading.value: len(timed.launches) * line.launch_ns
             for reading, line in longest.timelines.items()
         },
-        "multiply_adds": timed.question.shape.macs(),
+        "multiply_adds": timed.problem.shape.macs(),
         "hbm_bytes": timed.hbm_bytes,
         "static_instructions": timed.static_instructions,
         "executed_instructions": timed.executed_instructions,
         "sbuf_peak_bytes_per_partition": memory.sbuf_peak_bytes_per_partition,
-        "sbuf_usable_bytes_per_partition": target.sbuf_usable_bytes_per_partition,
+        "sbuf_usable_bytes_per_partition": machine.sbuf_usable_bytes_per_partition,
         "psum_peak_banks": memory.psum_peak_banks,
-        "psum_banks": target.psum_banks,
+        "psum_banks": machine.psum_banks,
     }
 
 
@@ -92,14 +92,14 @@ def _reading(timed: TimedLayer, reading: Any) -> dict[str, Any]:
 
 
 def _show(answer: dict[str, Any]) -> None:
-    from trnconv.ask.cores import cores_in_words
+    from trnconv.problem.cores import describe_cores
     from trnconv.report.numbers import measured_in
 
     screen = console()
     screen.print(answer["layer"]["in_words"], markup=False)
     screen.print(
         f"Modelled: {answer['machine']}, constants {answer['constants_version']},"
-        f" {cores_in_words(answer['cores'])}, {answer['dtype']}, accuracy"
+        f" {describe_cores(answer['cores'])}, {answer['dtype']}, accuracy"
         f" {answer['accuracy']}; {measured_in(answer['machine'])}."
     )
     screen.print(f"Plan: {answer['plan']}.", markup=False)

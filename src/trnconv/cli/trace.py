@@ -14,7 +14,7 @@ from trnconv.cli.layer_options import (
     LayerOptions,
     MachineName,
     asked_layer,
-    asked_question,
+    asked_problem,
     with_layer,
 )
 from trnconv.cli.model_options import TunedFile
@@ -59,7 +59,7 @@ def trace(
     named, read = asked_layer(layer), _reading(reading)
     with file_to_write(svg) as draw, file_to_write(perfetto) as export:
         with use_tuned(tuned), working(f"scheduling {named.name}"):
-            timed = time_layer(asked_question(named, machine, accuracy), (read,), cores)
+            timed = time_layer(asked_problem(named, machine, accuracy), (read,), cores)
         shown = timed.longest.last if core is None else _core(core, timed.launched)
         timeline = timed.longest.cores[read][shown]
         name = named.name if timed.launched == 1 else f"{named.name}, core {shown} of two"

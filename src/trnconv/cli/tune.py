@@ -15,7 +15,7 @@ from trnconv.cli.layer_options import (
     MachineName,
     asked_layer,
     asked_machine,
-    asked_question,
+    asked_problem,
 )
 from trnconv.cli.model_options import (
     DEFAULT_PHASE,
@@ -34,7 +34,7 @@ from trnconv.cli.tune_registry import tune_registry
 from trnconv.errors import TrnconvError
 
 if TYPE_CHECKING:
-    from trnconv.ask.question import Question
+    from trnconv.problem.conv_problem import ConvProblem
     from trnconv.runtime.tuning import Tuning
 
 DEFAULT_MACHINE = "trn2"
@@ -47,7 +47,7 @@ _COLUMNS = (
     Field("gain", "{:.1%}".format),
     Field("plan", words=True, rank=1),
 )
-Named = tuple[str, "Question"]
+Named = tuple[str, "ConvProblem"]
 
 
 @with_layer_or_model
@@ -104,14 +104,14 @@ def tune(
         )
     if out is None:
         raise TrnconvError("tune without --out: name the file that plans are stored in.")
-    target = asked_machine(machine).name
+    chosen = asked_machine(machine).name
     from trnconv.planner.tuned_file import written
 
-    before = _before(out, target)
+    before = _before(out, chosen)
     if model is None:
         require_no_phase(phase)
         asked = asked_layer(layer)
-        named: list[Named] = [(asked.name, asked_question(asked, machine, accuracy))]
+        named: list[Named] = [(asked.name, asked_problem(asked, machine, accuracy))]
     else:
         require_model_alone(layer, model)
         with price_cache(unused=no_cache) as cache:
@@ -119,8 +119,8 @@ def tune(
             named = _heaviest(wanted, (machine, accuracy), cache)[:top]
     with file_to_write(out) as write:
         done = list(_tunings(named, candidates))
-        write(written(target, [tuning.tuned for _, tuning in done], before))
-    answer = _answer(out, target, accuracy, done)
+        write(written(chosen, [tuning.tuned for _, tuning in done], before))
+    answer = _answer(out, chosen, accuracy, done)
     if json:
         print_json(answer)
     else:
@@ -157,14 +157,14 @@ def _before(out: Path, machine: str) -> Any:
 
 def _heaviest(wanted: tuple[str, str, str], how: tuple[str, str], cache: Any) -> list[Named]:
     """The layers of a model, those that take longest first."""
-    from trnconv.ask.policy import policy_of
     from trnconv.model_plan import PlanOptions, Prices, model_plan
+    from trnconv.problem.policy import policy_of
 
     options = PlanOptions(asked_machine(how[0]).name, how[1], cores=1)
     plan = model_plan(*wanted, options, Prices(cache, cores=1))
     policy = policy_of(how[1])
     return [
-        (layer.modules[0], layer.work.question(options.target, policy=policy))
+        (layer.modules[0], layer.work.problem(options.machine, policy=policy))
         for layer in plan.heaviest()
     ]
 
@@ -173,9 +173,9 @@ def _tunings(named: list[Named], candidates: int) -> Iterator[tuple[str, Tuning]
     from trnconv.runtime.tuning import tune as tune_layer
 
     with working("tuning") as tell:
-        for at, (name, question) in enumerate(named, 1):
+        for at, (name, problem) in enumerate(named, 1):
             watch = _teller(tell, f"layer {at} of {len(named)}, {name}")
-            yield from ((name, tuning) for tuning in tune_layer(question, candidates, watch))
+            yield from ((name, tuning) for tuning in tune_layer(problem, candidates, watch))
 
 
 def _teller(tell: Tell, where: str) -> Callable[[int, int], None]:
@@ -201,7 +201,7 @@ def _answer(
 def _document(name: str, tuning: Tuning) -> dict[str, Any]:
     return {
         "layer": name,
-        "input": "x".join(map(str, tuning.question.shape.size)),
+        "input": "x".join(map(str, tuning.problem.shape.size)),
         "planned_ns": tuning.planned.ns,
         "tuned_ns": tuning.winner.ns,
         "changed": tuning.winner is not tuning.planned,
@@ -209,7 +209,7 @@ def _document(name: str, tuning: Tuning) -> dict[str, Any]:
         "timed": [
             {
                 "plan": timed.candidate.plan.in_words(),
-                "closed_form_ns": timed.candidate.cost.total_ns,
+                "cost_model_ns": timed.candidate.cost.total_ns,
                 "scheduled_ns": timed.ns,
                 "bound": timed.bound,
             }

@@ -14,7 +14,7 @@ from trnconv.cli.layer_options import (
     LayerOptions,
     MachineName,
     asked_layer,
-    asked_question,
+    asked_problem,
 )
 from trnconv.cli.model_options import (
     DEFAULT_PHASE,
@@ -93,15 +93,15 @@ def _of_layer(
             "trnconv verify --transposed: plain convolutions are verified. Ask plan, explain, time,"
             " trace or report."
         )
-    question = asked_question(named, *where)
+    problem = asked_problem(named, *where)
     with working(f"simulating {named.name}"):
-        verdict = verify_layer(question, seed, cores)
+        verdict = verify_layer(problem, seed, cores)
     return {
         "kind": "simulated",
         "layer": {"name": named.name, "in_words": named.in_words()},
-        "machine": question.machine.name,
+        "machine": problem.machine.name,
         "dtype": named.dtype,
-        "accuracy": question.policy.accuracy,
+        "accuracy": problem.policy.accuracy,
         "seed": seed,
         **_document(verdict),
     }
@@ -121,13 +121,13 @@ def _document(verdict: Verdict) -> dict[str, Any]:
 
 
 def _show_layer(answer: dict[str, Any]) -> None:
-    from trnconv.ask.cores import cores_in_words
+    from trnconv.problem.cores import describe_cores
 
     screen, errors = console(), answer["errors"]
     screen.print(answer["layer"]["in_words"], markup=False)
     cut = f", cut to {answer['cut']}" if answer["cut"] else ", all of it"
     screen.print(
-        f"Simulated: {answer['machine']}, {cores_in_words(answer['cores'])}, {answer['dtype']},"
+        f"Simulated: {answer['machine']}, {describe_cores(answer['cores'])}, {answer['dtype']},"
         f" accuracy {answer['accuracy']}, normal data of seed {answer['seed']}{cut}."
     )
     screen.print(f"Plan: {answer['plan']}.", markup=False)
@@ -154,9 +154,9 @@ def _error_lines(errors: dict[str, Any], most: float | None) -> list[str]:
 
 
 def _of_model(model: str, size: str | None, phase: str, accuracy: str) -> dict[str, Any]:
-    from trnconv.ask.policy import Policy
     from trnconv.corpus.storage.needs import needed_for
     from trnconv.models import find
+    from trnconv.problem.policy import Policy
 
     entry = find(model)
     if size is not None:

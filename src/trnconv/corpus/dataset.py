@@ -45,8 +45,8 @@ class LatentDataset:
     @property
     def buckets(self) -> Mapping[str, int]:
         """How many latents each bucket has, by height x width x frames."""
-        found: Mapping[str, int] = self.manifest["buckets"]
-        return found
+        counts: Mapping[str, int] = self.manifest["buckets"]
+        return counts
 
     def __len__(self) -> int:
         return self.buckets[self.bucket] if self.bucket else int(self.manifest["windows"])

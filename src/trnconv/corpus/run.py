@@ -57,14 +57,14 @@ class CorpusRun:
 
     def bad(self, most: int) -> list[dict[str, Any]]:
         """So many of the clips that were set aside, with their reasons, at most."""
-        found: list[dict[str, Any]] = []
+        clips: list[dict[str, Any]] = []
         for segment in self.plan.segments:
-            if len(found) >= most:
+            if len(clips) >= most:
                 break
             data = self.job.folder.read(manifest_name(segment.name))
             rows = read_rows(data or b"", ["id", "url", "reason"])
-            found += [row for row in rows if row["reason"]]
-        return found[:most]
+            clips += [row for row in rows if row["reason"]]
+        return clips[:most]
 
     def finish(self) -> dict[str, Any] | None:
         """Write the manifest, if all is done."""

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from trnconv.ask.ends import ITEM_BYTES
-from trnconv.ask.launches import planned_parts, require_room
-from trnconv.ask.question import Question
+from trnconv.algorithms.algorithm import Lowered
+from trnconv.algorithms.program import Prepared
 from trnconv.errors import UnsupportedError
 from trnconv.export.filter_copies import filter_copies
 from trnconv.export.problems import ExportedProblem
-from trnconv.forms.form import Lowered
-from trnconv.forms.program import Prepared
 from trnconv.geometry import ConvShape
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.epilogue import ITEM_BYTES
+from trnconv.problem.launches import planned_parts, require_room
 from trnconv.runtime.launch import prepare
 from trnconv.runtime.plans import plans_for
 
@@ -33,30 +33,30 @@ class ExportedEntry:
     kernel_module: str
 
 
-def exported_entry(problem: ExportedProblem, cores: int | None = None) -> ExportedEntry:
+def exported_entry(exported: ExportedProblem, cores: int | None = None) -> ExportedEntry:
     """Plan, lower, and say in plain data how filters get to their places."""
-    prepared = _one_launch(problem, cores)
-    pieces = problem.question.pieces or (problem.question.shape.size[0],)
+    prepared = _one_launch(exported, cores)
+    pieces = exported.problem.pieces or (exported.problem.shape.size[0],)
     kernel = prepared.kernel(len(pieces))
     document = {
-        "problem": problem_document(problem.question),
-        "names": list(problem.names),
-        "machine": problem.question.machine.name,
+        "problem": problem_document(exported.problem),
+        "names": list(exported.names),
+        "machine": exported.problem.machine.name,
         "cores": len(prepared.plans),
-        "macs": problem.question.shape.macs(),
+        "macs": exported.problem.shape.macs(),
         "kernel": kernel.__name__,
-        "takes_residual": prepared.form.takes_residual,
+        "takes_residual": prepared.algorithm.takes_residual,
         "recipe": encoded(prepared.recipe),
         "arrays": _arrays(prepared),
     }
     return ExportedEntry(document, prepared, kernel.__module__)
 
 
-def problem_document(question: Question) -> dict[str, Any]:
+def problem_document(problem: ConvProblem) -> dict[str, Any]:
     """What tells problems apart, as a call of the folder's `conv3d` has it."""
-    shape = question.shape
+    shape = problem.shape
     assert isinstance(shape, ConvShape)
-    pieces = question.pieces or (shape.size[0],)
+    pieces = problem.pieces or (shape.size[0],)
     return {
         "pieces": [[shape.batch, shape.c_in, frames, *shape.size[1:]] for frames in pieces],
         "weight": [shape.c_out, shape.c_in // shape.groups, *shape.kernel],
@@ -68,9 +68,9 @@ def problem_document(question: Question) -> dict[str, Any]:
         "modes": list(shape.modes),
         "upsample": list(shape.upsample),
         "skip": list(shape.skip),
-        "dtype": question.dtype,
-        "activation": question.end.activation,
-        "residual": question.end.residual,
+        "dtype": problem.dtype,
+        "activation": problem.epilogue.activation,
+        "residual": problem.epilogue.residual,
     }
 
 
@@ -94,22 +94,22 @@ def classes_of(value: Any) -> Iterator[type]:
             yield from classes_of(part)
 
 
-def _one_launch(problem: ExportedProblem, cores: int | None) -> Prepared:
-    question, name = problem.question, problem.names[0]
-    if question.dtype not in ITEM_BYTES:
-        raise UnsupportedError(f"{name}: {question.dtype} is not exported.")
-    require_room(question)
-    parts = list(planned_parts(question, lambda part: prepare(plans_for(part, cores))))
+def _one_launch(exported: ExportedProblem, cores: int | None) -> Prepared:
+    problem, name = exported.problem, exported.names[0]
+    if problem.dtype not in ITEM_BYTES:
+        raise UnsupportedError(f"{name}: {problem.dtype} is not exported.")
+    require_room(problem)
+    parts = list(planned_parts(problem, lambda part: prepare(plans_for(part, cores))))
     if len(parts) > 1:
         raise UnsupportedError(
             f"{name}: a convolution of {len(parts)} launches is not exported: a recipe is one."
             " Export a smaller size."
         )
     prepared = parts[0][1]
-    if not prepared.form.sources(prepared.lowered[0]):
+    if not prepared.algorithm.sources(prepared.lowered[0]):
         raise UnsupportedError(
-            f"{name}: planned as {prepared.form.name}, whose filters are packed by this package"
-            " alone. Leave it out."
+            f"{name}: planned as {prepared.algorithm.name}, whose filters are packed by this"
+            " package alone. Leave it out."
         )
     return prepared
 
@@ -120,12 +120,12 @@ def _arrays(prepared: Prepared) -> list[list[dict[str, Any]]]:
 
 
 def _of_core(prepared: Prepared, lowered: Lowered[Any]) -> list[dict[str, Any]]:
-    form, shape = prepared.form, lowered.plan.shape
+    algorithm, shape = prepared.algorithm, lowered.plan.shape
     sizes = (shape.c_out, shape.c_in // shape.groups, *shape.kernel)
-    zeros = form.pack(lowered, np.zeros(sizes, np.float32), None)
+    zeros = algorithm.pack(lowered, np.zeros(sizes, np.float32), None)
     made = []
     for array, source, channels in zip(
-        zeros, form.sources(lowered), form.bias_channels(lowered), strict=True
+        zeros, algorithm.sources(lowered), algorithm.bias_channels(lowered), strict=True
     ):
         spec: dict[str, Any] = {"shape": list(array.shape), "dtype": str(array.dtype)}
         if source is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trnconv.forms.form import FilterSources
+from trnconv.algorithms.algorithm import FilterSources
 
 Array = np.ndarray[Any, Any]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from trnconv.algorithms.digest import sources_digest, sources_of
 from trnconv.errors import UnsupportedError
-from trnconv.forms.digest import sources_digest, sources_of
 
 _PACKAGE = "trnconv"
 _NKI = '''"""The one place that imports NKI."""
@@ -41,7 +41,7 @@ def kernel_package(module: str) -> dict[str, str]:
     """Paths and texts of a module and of all it needs, below a package of any name."""
     sources = {name: path for name, path in sources_of(module) if name != _PACKAGE}
     digest = _DIGEST.format(digest=sources_digest(module))
-    replaced = {f"{_PACKAGE}._nki": _NKI, f"{_PACKAGE}.forms.digest": digest}
+    replaced = {f"{_PACKAGE}._nki": _NKI, f"{_PACKAGE}.algorithms.digest": digest}
     texts: dict[str, str] = {}
     for name, path in sorted(sources.items()):
         parts = name.split(".")[1:]

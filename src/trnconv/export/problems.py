@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from nkisim.machine import Machine
-from trnconv.ask.policy import ALWAYS_DIRECT
-from trnconv.ask.question import Question
 from trnconv.cases import find as find_case
 from trnconv.errors import ShapeError, TrnconvError, UnsupportedError
 from trnconv.geometry import ConvShape, conv_shape
 from trnconv.model_plan.traces import model_trace
 from trnconv.models import find, models
 from trnconv.models.sizes import size_of
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.policy import ALWAYS_DIRECT
 from trnconv.traces import without_norms
 
 _OPTIONS = ("stride", "padding", "dilation", "groups", "padding_mode")
@@ -25,7 +25,7 @@ _OPTIONS = ("stride", "padding", "dilation", "groups", "padding_mode")
 class ExportedProblem:
     """A convolution to be exported, and whose it is: modules of a model, or its name."""
 
-    question: Question
+    problem: ConvProblem
     names: tuple[str, ...]
 
 
@@ -47,19 +47,19 @@ def _of_model(name: str, size: str, phase: str, machine: Machine) -> list[Export
     if size.count("x") == 1:
         size = f"{size}x{entry.production.frames}"
     trace = without_norms(model_trace(entry, size_of(entry, size), phase))
-    modules_of: dict[Question, list[str]] = {}
+    modules_of: dict[ConvProblem, list[str]] = {}
     for work, *_ in trace.works:
-        question = work.question(machine, policy=ALWAYS_DIRECT)
-        if not isinstance(question.shape, ConvShape):
+        problem = work.problem(machine, policy=ALWAYS_DIRECT)
+        if not isinstance(problem.shape, ConvShape):
             raise UnsupportedError(f"{work.module}: transposed convolutions are not exported.")
-        modules_of.setdefault(question, []).append(work.module)
-    return [ExportedProblem(question, tuple(names)) for question, names in modules_of.items()]
+        modules_of.setdefault(problem, []).append(work.module)
+    return [ExportedProblem(problem, tuple(names)) for problem, names in modules_of.items()]
 
 
 def _direct(
     shape: ConvShape, machine: Machine, name: str, dtype: str = "bfloat16"
 ) -> ExportedProblem:
-    return ExportedProblem(Question(shape, machine, dtype, policy=ALWAYS_DIRECT), (name,))
+    return ExportedProblem(ConvProblem(shape, machine, dtype, policy=ALWAYS_DIRECT), (name,))
 
 
 def _of_file(path: Path) -> list[tuple[str, ConvShape]]:

@@ -10,7 +10,7 @@ import nkisim
 from nkisim import Kernel, Run
 from nkisim.machine import Machine, Reading
 from nkisim.timing import Timeline, schedule_launch
-from trnconv.forms.recipe_parts import RecipePair
+from trnconv.algorithms.recipe_parts import RecipePair
 
 
 @dataclass(frozen=True)

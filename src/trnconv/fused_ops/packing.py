@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nkisim.machine import Machine
-from trnconv.forms.form import Array
+from trnconv.algorithms.algorithm import Array
 
 
 def on_partitions(numbers: Array, tiles: tuple[tuple[int, int], ...], machine: Machine) -> Array:

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nkisim.machine import Machine
-from trnconv.ask.ends import ITEM_BYTES
 from trnconv.fused_ops.chain import Stage, Stages
 from trnconv.fused_ops.price import VECTOR, LaunchPrice, Steps, clock_of, rows_price, slowest
 from trnconv.fused_ops.problem import FusedOp
 from trnconv.fused_ops.refusal import choice_reasons, machine_reasons
 from trnconv.fused_ops.sweep import cut_of, sweeps
+from trnconv.problem.epilogue import ITEM_BYTES
 
 _WIDTH_IN_BANKS = 4  # as wide as the steps of norms
 _SLOTS = 4

@@ -1,4 +1,4 @@
-"""What a launch takes, in closed form; and what engines take for an instruction.
+"""What a launch takes, by the cost model; and what engines take for an instruction.
 
 Modelled: constants of the machine in the default reading, as nkisim's clock has them.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from nkisim.machine import Machine, Reading, Timing
-from trnconv.forms.dma import descriptor_ns, issue_ns, latency_ns
+from trnconv.algorithms.dma import descriptor_ns, issue_ns, latency_ns
 from trnconv.fused_ops.chain import Stage, Stages, busy_of, chain_ns
 from trnconv.fused_ops.sweep import ONCE, SweepRow, row_steps
 
@@ -192,7 +192,7 @@ class Steps:
     stages: Callable[[int], Stages]
     length: Callable[[int], int]
     table_ns: float = 0.0  # of the Scalar engine's function, before its first use
-    turn_length: Callable[[int], int] = lambda _: 0  # static instructions behind so many steps
+    iteration_length: Callable[[int], int] = lambda _: 0  # static instructions behind so many steps
 
 
 def rows_price(rows: Sequence[SweepRow], width: int, clock: Clock, steps: Steps) -> LaunchPrice:
@@ -203,14 +203,14 @@ def rows_price(rows: Sequence[SweepRow], width: int, clock: Clock, steps: Steps)
         looped = row.along != ONCE
         pause = clock.timing.loop_iteration_ns if looped else 0.0
         busy: dict[str, float] = {}
-        length = steps.turn_length(len(widths))
+        length = steps.iteration_length(len(widths))
         for count, times in Counter(widths).items():
             length += times * steps.length(count)
             for resource, ns in busy_of(steps.stages(count)).items():
-                busy[resource] = busy.get(resource, 0.0) + row.turns * times * ns
-        turn = chain_ns(widths, steps.stages) + pause
+                busy[resource] = busy.get(resource, 0.0) + row.iterations * times * ns
+        iteration = chain_ns(widths, steps.stages) + pause
         first = chain_ns(widths, steps.stages, {SCALAR: table} if table else {}) + pause
-        ns = first + (row.turns - 1) * turn
+        ns = first + (row.iterations - 1) * iteration
         total += LaunchPrice(ns, length, int(looped), 0, tuple(busy.items()))
         table = 0.0
     return total

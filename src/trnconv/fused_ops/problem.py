@@ -25,7 +25,7 @@ class FusedOp(ABC):
             raise PlanError(f"{self} on {cores} cores of {machine.name}: {why}.")
 
     def price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
-        """What it takes, all launches together, in closed form. Modelled."""
+        """What it takes, all launches together, by the cost model. Modelled."""
         self.require(machine, cores)
         return price_of(self, machine, cores)
 

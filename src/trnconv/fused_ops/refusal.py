@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from math import prod
 
 from nkisim.machine import V3, Machine
-from trnconv.ask.ends import IDENTITY, ITEM_BYTES
-from trnconv.ask.limits import MAX_OFFSET
-from trnconv.forms.kernel_parts import SLOPES
+from trnconv.algorithms.kernel_parts import SLOPES
+from trnconv.problem.epilogue import IDENTITY, ITEM_BYTES
+from trnconv.problem.limits import MAX_OFFSET
 
 
 def shape_reasons(sizes: tuple[int, ...], dtype: str) -> Iterator[str]:

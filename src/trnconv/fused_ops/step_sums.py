@@ -1,7 +1,7 @@
 """Sums over positions that grow step by step, of some kinds of values for every channel.
 
-An engine sums a step into a column of its own; when columns are full, and at the end of a turn, the
-Vector engine folds them into the totals.
+An engine sums a step into a column of its own; when columns are full, and at the end of an
+iteration, the Vector engine folds them into the totals.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _FOLDING = 2  # instructions that fold the columns of one kind of a tile
 
 
 def fold_instructions(steps: int, kinds: int, tiles: int) -> int:
-    """Static instructions that fold the sums of a turn of so many steps."""
+    """Static instructions that fold the sums of an iteration of so many steps."""
     return -(-steps // COLUMNS) * _FOLDING * kinds * tiles
 
 

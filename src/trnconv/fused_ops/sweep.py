@@ -1,9 +1,10 @@
-"""Sweeps: positions of images in steps, steps in turns of hardware loops, for every core.
+"""Sweeps: positions of images in steps, steps in iterations of hardware loops, for every core.
 
 All cores have the same loops.
 A piece is a part of one image that goes through the engines in steps of `width` positions of all
-channels. Whole images are the turns of a loop if they are short, several to a turn if they are very
-short; an image that is long, or that is left over, is dealt to all cores, and its steps are turns.
+channels. Whole images are the iterations of a loop if they are short, several to an iteration if
+they are very short; an image that is long, or that is left over, is dealt to all cores, and its
+steps are iterations.
 """
 
 from __future__ import annotations
@@ -14,24 +15,24 @@ from itertools import pairwise
 
 from nkisim.machine import Machine
 from trnconv._nki import NKIObject
-from trnconv.forms.recipe_parts import loop_spans
+from trnconv.algorithms.recipe_parts import loop_spans
 from trnconv.fused_ops.refusal import takes_loops
 
-TURN_INSTRUCTIONS = 4000  # static, of a turn: its start and end are then a few % of it
+ITERATION_INSTRUCTIONS = 4000  # static, of an iteration: its start and end are then a few % of it
 ONCE, IMAGES, POSITIONS = "once", "images", "positions"  # what a loop counts
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Decisions of a sweep: positions of a step, and most steps of a turn."""
+    """Decisions of a sweep: positions of a step, and most steps of an iteration."""
 
     width: int
-    turn_steps: int
+    iteration_steps: int
 
 
 def cut_of(width: int, step_length: int) -> Cut:
-    """Turns of as many steps as keep a turn short, for steps of so many static instructions."""
-    return Cut(width, max(1, TURN_INSTRUCTIONS // step_length))
+    """Iterations of as many steps as keep them short, for steps of so many static instructions."""
+    return Cut(width, max(1, ITERATION_INSTRUCTIONS // step_length))
 
 
 def widest_step(
@@ -44,7 +45,7 @@ def widest_step(
 
 @dataclass(frozen=True)
 class SweepPiece(NKIObject):
-    """A part of an image; in a loop, as it is in the first turn."""
+    """A part of an image; in a loop, as it is in the first iteration."""
 
     image: int
     first: int  # position
@@ -56,10 +57,10 @@ class SweepPiece(NKIObject):
 
 @dataclass(frozen=True)
 class SweepRow(NKIObject):
-    """Pieces one after the other, `turns` times: a turn has its images or positions `step` on."""
+    """Pieces one after the other, `iterations` times; each time images or positions `step` on."""
 
     along: str
-    turns: int
+    iterations: int
     step: int
     pieces: tuple[SweepPiece, ...]
 
@@ -78,7 +79,7 @@ def steps_of(length: int, width: int) -> tuple[tuple[int, int], ...]:
 
 
 def row_steps(row: SweepRow, width: int) -> list[int]:
-    """Widths of the steps of a turn."""
+    """Widths of the steps of an iteration."""
     return [count for piece in row.pieces for _, count in steps_of(piece.length, width)]
 
 
@@ -87,7 +88,7 @@ def sweeps(
 ) -> tuple[tuple[SweepRow, ...], ...]:
     """What each core does."""
     steps = -(-positions // cut.width)
-    whole = images // cores if steps <= cut.turn_steps else 0
+    whole = images // cores if steps <= cut.iteration_steps else 0
     loops = takes_loops(machine)
     rows = [
         _whole_images(core * whole, whole, positions, cut, loops=loops) for core in range(cores)
@@ -102,11 +103,11 @@ def _whole_images(
     first: int, count: int, positions: int, cut: Cut, *, loops: bool
 ) -> list[SweepRow]:
     """Images of one core: a loop, and what is left over behind it."""
-    group = max(1, cut.turn_steps // -(-positions // cut.width))
-    turns = count // group if count > group and loops else 0
+    group = max(1, cut.iteration_steps // -(-positions // cut.width))
+    iterations = count // group if count > group and loops else 0
     looped = tuple(SweepPiece(first + n, 0, positions, alone=True) for n in range(group))
-    left = range(first + turns * group, first + count)
-    rows = [SweepRow(IMAGES, turns, group, looped)] if turns else []
+    left = range(first + iterations * group, first + count)
+    rows = [SweepRow(IMAGES, iterations, group, looped)] if iterations else []
     return [*rows, _once(SweepPiece(image, 0, positions, alone=True) for image in left)]
 
 
@@ -119,16 +120,16 @@ def _dealt(
     bounds[-1] = positions
     bounds = [min(bound, positions) for bound in bounds]
     fewest = min((end - at) // cut.width for at, end in pairwise(bounds))
-    body = -(-fewest // max(1, -(-fewest // cut.turn_steps)))
-    turns = fewest // body if fewest > cut.turn_steps and loops else 0
+    body = -(-fewest // max(1, -(-fewest // cut.iteration_steps)))
+    iterations = fewest // body if fewest > cut.iteration_steps and loops else 0
     length = body * cut.width
     alone = bounds[1] == positions  # then the first core has all of it
     rows = []
     for at, end in pairwise(bounds):
-        looped = [SweepRow(POSITIONS, turns, length, (SweepPiece(image, at, length, alone),))]
-        rest = at + turns * length
+        looped = [SweepRow(POSITIONS, iterations, length, (SweepPiece(image, at, length, alone),))]
+        rest = at + iterations * length
         left = [SweepPiece(image, rest, end - rest, alone)] if end > rest else []
-        rows.append([*(looped if turns else []), _once(left)])
+        rows.append([*(looped if iterations else []), _once(left)])
     return rows
 
 
@@ -148,13 +149,13 @@ def _joined(rows: list[SweepRow]) -> list[SweepRow]:
 
 
 def _split(rows: list[SweepRow], machine: Machine) -> list[SweepRow]:
-    """Loops of as many turns as a machine goes through."""
+    """Loops of as many iterations as a machine goes through."""
     split = []
     for row in rows:
         if row.along == ONCE:
             split.append(row)
             continue
-        for first, end in loop_spans(row.turns, machine):
+        for first, end in loop_spans(row.iterations, machine):
             at = first * row.step
             images, positions = (at, 0) if row.along == IMAGES else (0, at)
             pieces = tuple(

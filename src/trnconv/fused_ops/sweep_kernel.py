@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.kernel_parts import listed
+from trnconv.algorithms.kernel_parts import listed
 from trnconv.fused_ops.sweep import IMAGES, ONCE, POSITIONS, SweepPiece, SweepRow
 
 
@@ -64,18 +64,18 @@ class SweepStep(nl.NKIObject):
 
 
 def sweep(core: Any, rows: tuple[SweepRow, ...], width: int) -> None:
-    """Row after row; `core.run` does the steps of a row, or of a turn of one."""
+    """Row after row; `core.run` does the steps of a row, or of an iteration of one."""
     for row in rows:
         if row.along == ONCE:
             core.run(sweep_steps(row, width, None))
         else:
-            roll(core, row, width)
+            run_loop(core, row, width)
 
 
 def sweep_images(core: Any, rows: tuple[SweepRow, ...], width: int) -> None:
     """The same where images have something of their own: `core.begin` and `core.end` of a step.
 
-    Those of an image whose positions are turns stand around its loop.
+    Those of an image whose positions are iterations stand around its loop.
     """
     for row in rows:
         if row.along != POSITIONS:
@@ -85,19 +85,19 @@ def sweep_images(core: Any, rows: tuple[SweepRow, ...], width: int) -> None:
         step = SweepStep(piece, (0, piece.length), ONCE, None)
         if piece.begins:
             core.begin(step)
-        roll(core, row, width)
+        run_loop(core, row, width)
         if piece.ends:
             core.end(step)
 
 
-def roll(core: Any, row: SweepRow, width: int) -> None:
+def run_loop(core: Any, row: SweepRow, width: int) -> None:
     """One hardware loop."""
 
-    def one_turn(counter: nisa.VirtualRegister) -> None:
+    def one_iteration(counter: nisa.VirtualRegister) -> None:
         core.open_region()
         core.run(sweep_steps(row, width, counter))
 
-    nl.fori_loop(0, row.turns * row.step, one_turn, step=row.step)
+    nl.fori_loop(0, row.iterations * row.step, one_iteration, step=row.step)
     core.open_region()
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trnconv.ask.cores import cores_in_words
 from trnconv.model_plan.operations import as_written_ns
 from trnconv.model_plan.plans import ModelPlan
+from trnconv.problem.cores import describe_cores
 
 MODELLED, AT_MOST, AT_LEAST = "", "at most", "at least"
 _MANY = (8, 64)  # cores: a chip of trn2, and half of its largest instance
@@ -30,11 +30,11 @@ class Latency:
 def latencies(plan: ModelPlan) -> tuple[Latency, ...]:
     """One core, the two of a launch, 8 and 64."""
     planned, seconds = plan.options.launch_cores, plan.whole_seconds
-    known = [Latency(planned, seconds, MODELLED, f"planned for {cores_in_words(planned)}")]
+    known = [Latency(planned, seconds, MODELLED, f"planned for {describe_cores(planned)}")]
     if planned > 1:
         halves = "both halves one after the other; --cores 1 plans it"
         known.insert(0, Latency(1, planned * seconds, AT_MOST, halves))
-    if planned < plan.options.target.lnc_max:
+    if planned < plan.options.machine.lnc_max:
         both = "half of it; --cores 2 plans it"
         known.append(Latency(2, seconds * planned / 2, AT_LEAST, both))
     ideal = "an even share each; exchange and uneven bands come on top"
@@ -53,7 +53,7 @@ class Between:
 def between(plan: ModelPlan) -> Between:
     """The whole if all else cost nothing, and if nothing of it was fused."""
     trace, options = plan.trace, plan.options
-    apart = as_written_ns(trace.operations_unfused, options.target, options.launch_cores)
+    apart = as_written_ns(trace.operations_unfused, options.machine, options.launch_cores)
     return Between(plan.seconds, plan.seconds + apart / 1e9)
 
 

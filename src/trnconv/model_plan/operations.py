@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from nkisim.machine import Machine, Reading
-from trnconv.ask.ends import IDENTITY
 from trnconv.fused_ops.attention.problem import Attention
 from trnconv.fused_ops.group_norm.problem import GroupNorm
 from trnconv.fused_ops.modulation.problem import Modulation
 from trnconv.fused_ops.price import LaunchPrice
 from trnconv.fused_ops.rms_norm.problem import RmsNorm
+from trnconv.problem.epilogue import IDENTITY
 from trnconv.traces.operation import (
     ATTENTION,
     GROUP_NORM,

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from nkisim.machine import Machine, find_machine
-from trnconv.ask.cores import cores_in_words, cores_of
-from trnconv.ask.limits import DEFAULT_BUDGET, compile_s
-from trnconv.ask.policy import BF16, policy_of
-from trnconv.ask.question import Question, without_norm
 from trnconv.errors import PlanError, UnsupportedError
 from trnconv.fused_ops.refusal import has_kernels
-from trnconv.fused_ops.rms_norm.ends import is_faster_at_end
+from trnconv.fused_ops.rms_norm.epilogue import is_faster_fused
 from trnconv.model_plan.operations import OperationPlan, operation_plans
 from trnconv.model_plan.prices import Prices
 from trnconv.model_plan.traces import model_trace
 from trnconv.models import ModelEntry, Size, find
 from trnconv.models.sizes import size_of
-from trnconv.planner.table import form_of
+from trnconv.planner.table import algorithm_of
 from trnconv.planner.tuned_plans import tuned_plan
+from trnconv.problem.conv_problem import ConvProblem, without_norm
+from trnconv.problem.cores import cores_of, describe_cores
+from trnconv.problem.limits import DEFAULT_BUDGET, compile_s
+from trnconv.problem.policy import BF16, policy_of
 from trnconv.runtime.graph import ONE_GRAPH, Ask, GraphBudget, price_graph
 from trnconv.runtime.pricing import Price
 from trnconv.traces import (
@@ -26,30 +26,30 @@ from trnconv.traces import (
     ModelTrace,
     TracedConv,
     graphs_of,
-    without_ends,
+    without_fused_norms,
+    without_norm_epilogues,
     without_norms,
-    without_starts,
 )
 
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """Where a model would run, and what accuracy is asked for: `ask/policy.py`."""
+    """Where a model would run, and what accuracy is asked for: `problem/policy.py`."""
 
-    machine: str = "trn2"
+    machine_name: str = "trn2"
     accuracy: str = BF16
     cores: int | None = None  # of a launch; None: as many as the machine's has
     graph: GraphBudget = ONE_GRAPH  # what a compiler may be given at once
 
     @property
-    def target(self) -> Machine:
+    def machine(self) -> Machine:
         """The machine of this name."""
-        return find_machine(self.machine)
+        return find_machine(self.machine_name)
 
     @property
     def launch_cores(self) -> int:
         """Cores of a launch."""
-        return cores_of(self.target, self.cores)
+        return cores_of(self.machine, self.cores)
 
 
 DEFAULT_OPTIONS = PlanOptions()
@@ -136,8 +136,8 @@ class ModelPlan:
     @property
     def label(self) -> str:
         """Where times come from, in words."""
-        cores = cores_in_words(self.options.launch_cores)
-        machine = f"{self.options.machine}, constants {self.options.target.constants}"
+        cores = describe_cores(self.options.launch_cores)
+        machine = f"{self.options.machine_name}, constants {self.options.machine.constants}"
         return f"modelled, {machine}, default reading, {cores}"
 
     @property
@@ -232,10 +232,10 @@ def plan_trace(
     kernel takes a norm into a convolution's start (direct ones), norms are apart; where there are
     no kernels of norms at all (trn1), models do without.
     """
-    if not has_kernels(options.target):
+    if not has_kernels(options.machine):
         trace = without_norms(trace)
     known = Prices(cores=options.cores) if prices is None else prices
-    cores = cores_of(options.target, known.cores)
+    cores = cores_of(options.machine, known.cores)
     if cores != options.launch_cores:
         raise UnsupportedError(
             f"prices of {cores} cores for a plan of {options.launch_cores}: ask for the same."
@@ -243,7 +243,7 @@ def plan_trace(
     try:
         return _planned(norms_placed(trace, options, known), size, options, known)
     except PlanError:
-        apart = without_starts(trace)
+        apart = without_fused_norms(trace)
         if apart == trace:
             raise
         return _planned(apart, size, options, known)
@@ -251,31 +251,25 @@ def plan_trace(
 
 def norms_placed(trace: ModelTrace, options: PlanOptions, known: Prices) -> ModelTrace:
     """The same, each norm over channels where it is faster: at a convolution's end, or apart."""
-    normed = {work: _question(work, options) for work, _ in trace.works if work.end.norm}
+    normed = {work: _problem(work, options) for work, _ in trace.works if work.epilogue.norm}
     distinct = dict.fromkeys(normed.values())
     known.prepare(
         [
             asked
-            for normed_question in distinct
-            for asked in (normed_question, without_norm(normed_question))
+            for normed_problem in distinct
+            for asked in (normed_problem, without_norm(normed_problem))
         ]
     )
     cores = options.launch_cores
-    apart = {
-        question for question in distinct if not is_faster_at_end(question, cores, known.ns_of)
-    }
-    return without_ends(trace, lambda work: normed[work] in apart) if apart else trace
+    apart = {problem for problem in distinct if not is_faster_fused(problem, cores, known.ns_of)}
+    return without_norm_epilogues(trace, lambda work: normed[work] in apart) if apart else trace
 
 
 def _planned(trace: ModelTrace, size: Size, options: PlanOptions, known: Prices) -> ModelPlan:
     cores = options.launch_cores
     graphs = [(graph, _equal_calls(graph)) for graph in graphs_of(trace.works)]
     known.prepare(
-        [
-            _question(works[0], options)
-            for _, calls_of_works in graphs
-            for works, _ in calls_of_works
-        ]
+        [_problem(works[0], options) for _, calls_of_works in graphs for works, _ in calls_of_works]
     )
     priced = [
         (graph, calls_of_works, _prices_of(calls_of_works, known, options))
@@ -287,7 +281,7 @@ def _planned(trace: ModelTrace, size: Size, options: PlanOptions, known: Prices)
         options,
         _in_order(_layers(priced, options), trace),
         tuple(_graph_plan(*priced_graph) for priced_graph in priced),
-        operation_plans(trace.operations, options.target, cores),
+        operation_plans(trace.operations, options.machine, cores),
     )
 
 
@@ -316,7 +310,7 @@ def _layers(
                 tuple(dict.fromkeys(modules)),
                 (before.calls if before else 0) + graph.launches * calls,
                 price,
-                is_tuned(_question(works[0], options), price),
+                is_tuned(_problem(works[0], options), price),
             )
     return list(layers.values())
 
@@ -332,29 +326,29 @@ def _in_order(layers: list[LayerPlan], trace: ModelTrace) -> tuple[LayerPlan, ..
     return tuple(sorted(ordered, key=lambda layer: first[layer.modules[0]]))
 
 
-def is_tuned(question: Question, price: Price) -> bool:
+def is_tuned(problem: ConvProblem, price: Price) -> bool:
     """Whether a price is that of a tuned plan, or of its decisions for the half of a core."""
-    stored, plan = tuned_plan(question), price.plan.plan
-    return stored is not None and form_of(plan).moved(plan, question) == stored.plan
+    stored, plan = tuned_plan(problem), price.plan.plan
+    return stored is not None and algorithm_of(plan).moved(plan, problem) == stored.plan
 
 
 def _equal_calls(graph: Graph[TracedConv]) -> Alike:
     """Works that a kernel cannot tell apart, together, and how often a launch calls them."""
-    found: dict[object, tuple[list[TracedConv], int]] = {}
+    alike: dict[object, tuple[list[TracedConv], int]] = {}
     for work, calls in graph.works:
-        works, before = found.get(_kernel_key(work), ([], 0))
-        found[_kernel_key(work)] = ([*works, work], before + calls)
-    return list(found.values())
+        works, before = alike.get(_kernel_key(work), ([], 0))
+        alike[_kernel_key(work)] = ([*works, work], before + calls)
+    return list(alike.values())
 
 
 def _kernel_key(work: TracedConv) -> tuple[object, ...]:
-    how = (work.reproducible, work.instead_of, work.start)
-    return (work.shape, work.dtype, work.pieces, work.end, *how)
+    how = (work.reproducible, work.instead_of, work.prologue)
+    return (work.shape, work.dtype, work.pieces, work.epilogue, *how)
 
 
 def _asking(prices: Prices, work: TracedConv, options: PlanOptions) -> Ask:
-    return lambda budget: prices.of(_question(work, options, budget))
+    return lambda budget: prices.of(_problem(work, options, budget))
 
 
-def _question(work: TracedConv, options: PlanOptions, budget: int = DEFAULT_BUDGET) -> Question:
-    return work.question(options.target, budget, policy_of(options.accuracy))
+def _problem(work: TracedConv, options: PlanOptions, budget: int = DEFAULT_BUDGET) -> ConvProblem:
+    return work.problem(options.machine, budget, policy_of(options.accuracy))

@@ -10,9 +10,6 @@ from math import inf
 from typing import Any
 
 from nkisim.machine import register
-from trnconv.ask.cores import cores_of
-from trnconv.ask.launches import first_parts
-from trnconv.ask.question import Question
 from trnconv.cache import Cache
 from trnconv.errors import PlanError
 from trnconv.planner.shipped_plans import (
@@ -23,11 +20,14 @@ from trnconv.planner.shipped_plans import (
 )
 from trnconv.planner.tuned_file import TunedFile
 from trnconv.planner.tuned_plans import active, use_file
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.cores import cores_of
+from trnconv.problem.launches import first_parts
 from trnconv.records import RecordError, from_json, to_json
 from trnconv.runtime.launch import with_joined_pieces
 from trnconv.runtime.pricing import Price, price
 
-_FEW = 8  # questions are worked out by the time that processes have started
+_FEW = 8  # problems are worked out by the time that processes have started
 
 
 @dataclass(frozen=True)
@@ -39,107 +39,107 @@ class Prices:
     """
 
     cache: Cache | None = None
-    simulate: bool = False  # schedule every launch instead of using the planner's closed form
+    simulate: bool = False  # schedule every launch instead of using the planner's cost model
     watch: Callable[[int, int], None] | None = None  # hears how many are known, and of how many
     cores: int | None = None  # of a launch; None: as many as the machine's has
     jobs: int = 1
-    _known: dict[Question, Price] = field(default_factory=dict, init=False)
-    _awaited: set[Question] = field(default_factory=set, init=False)
+    _known: dict[ConvProblem, Price] = field(default_factory=dict, init=False)
+    _awaited: set[ConvProblem] = field(default_factory=set, init=False)
 
-    def of(self, question: Question) -> Price:
+    def of(self, problem: ConvProblem) -> Price:
         """What the convolution costs."""
-        if not self._is_known(question):
-            found = price(question, simulate=self.simulate, cores=self.cores, beyond_hbm=True)
-            self._keep(question, found)
-        return self._known[question]
+        if not self._is_known(problem):
+            priced = price(problem, simulate=self.simulate, cores=self.cores, beyond_hbm=True)
+            self._keep(problem, priced)
+        return self._known[problem]
 
-    def ns_of(self, question: Question) -> float:
+    def ns_of(self, problem: ConvProblem) -> float:
         """Its time, ns; infinite if it has no plan."""
         try:
-            return self.of(question).ns
+            return self.of(problem).ns
         except PlanError:
             return inf
 
-    def prepare(self, questions: Sequence[Question]) -> None:
+    def prepare(self, problems: Sequence[ConvProblem]) -> None:
         """Work out what is not known yet, in `jobs` processes; large convolutions first.
 
-        That a question has no plan is said where it is asked for: `of` raises the error.
+        That a problem has no plan is said where it is asked for: `of` raises the error.
         """
-        self._awaited.update(questions)
+        self._awaited.update(problems)
         missing = [
-            question
-            for question in dict.fromkeys(questions)
-            if not self._is_known(question) and not self._is_shipped(question)
+            problem
+            for problem in dict.fromkeys(problems)
+            if not self._is_known(problem) and not self._is_shipped(problem)
         ]
         if self.jobs == 1 or len(missing) < _FEW:
             return
         from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 (only if processes start)
         from multiprocessing import get_context  # noqa: PLC0415
 
-        missing.sort(key=lambda question: question.shape.macs(), reverse=True)
-        tuned = [active(question.machine.name) for question in missing]
+        missing.sort(key=lambda problem: problem.shape.macs(), reverse=True)
+        tuned = [active(problem.machine.name) for problem in missing]
         with ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn")) as pool:
             how = (repeat(self.simulate), repeat(self.cores), repeat(are_used()))
-            found = pool.map(_price_with, tuned, missing, *how)
-            for question, worked_out in zip(missing, found, strict=True):
+            priced = pool.map(_price_with, tuned, missing, *how)
+            for problem, worked_out in zip(missing, priced, strict=True):
                 if worked_out is not None:
-                    self._keep(question, worked_out)
+                    self._keep(problem, worked_out)
 
-    def _is_shipped(self, question: Question) -> bool:
+    def _is_shipped(self, problem: ConvProblem) -> bool:
         """Whether plans of its launches came with the package: pricing takes milliseconds."""
         if self.simulate:
             return False
-        cores, joined = cores_of(question.machine, self.cores), with_joined_pieces(question)
+        cores, joined = cores_of(problem.machine, self.cores), with_joined_pieces(problem)
         try:
             parts = first_parts(joined)
         except PlanError:
             return False
         return all(is_shipped(replace(joined, shape=part.shape), cores) for part in parts)
 
-    def _is_known(self, question: Question) -> bool:
+    def _is_known(self, problem: ConvProblem) -> bool:
         """Whether it is in memory, by now: what is on disk is read."""
-        if question not in self._known and self.cache is not None:
-            answer = self.cache.get(self._asked(question))
+        if problem not in self._known and self.cache is not None:
+            answer = self.cache.get(self._asked(problem))
             if answer is not None:
                 try:
-                    self._remember(question, from_json(Price, answer))
+                    self._remember(problem, from_json(Price, answer))
                 except RecordError:
-                    self.cache.distrust(self._asked(question))
-        return question in self._known
+                    self.cache.distrust(self._asked(problem))
+        return problem in self._known
 
-    def _keep(self, question: Question, found: Price) -> None:
+    def _keep(self, problem: ConvProblem, priced: Price) -> None:
         """Remember it; on disk if it was searched for, which takes a hundred times as long."""
-        if self.cache is not None and (self.simulate or not found.shipped):
-            self.cache.put(self._asked(question), to_json(found))
-        self._remember(question, found)
+        if self.cache is not None and (self.simulate or not priced.shipped):
+            self.cache.put(self._asked(problem), to_json(priced))
+        self._remember(problem, priced)
 
-    def _remember(self, question: Question, found: Price) -> None:
-        self._known[question] = found
-        self._awaited.add(question)
+    def _remember(self, problem: ConvProblem, priced: Price) -> None:
+        self._known[problem] = priced
+        self._awaited.add(problem)
         if self.watch is not None:
             self.watch(len(self._known), len(self._awaited))
 
-    def _asked(self, question: Question) -> dict[str, Any]:
-        file, cores = active(question.machine.name), cores_of(question.machine, self.cores)
+    def _asked(self, problem: ConvProblem) -> dict[str, Any]:
+        file, cores = active(problem.machine.name), cores_of(problem.machine, self.cores)
         surroundings = {
-            "machine": question.machine.name,
+            "machine": problem.machine.name,
             "simulate": self.simulate,
             "cores": cores,
             "tuned": file.digest if file else "",
-            "shipped": shipped_digest(question.machine.name, cores),
+            "shipped": shipped_digest(problem.machine.name, cores),
         }
-        return {**surroundings, **to_json(question, but=("machine",))}
+        return {**surroundings, **to_json(problem, but=("machine",))}
 
 
 def _price_with(
     tuned: TunedFile | None,
-    question: Question,
+    problem: ConvProblem,
     simulate: bool,  # noqa: FBT001 (an executor's map has no keywords)
     cores: int,
     shipped: bool,  # noqa: FBT001
 ) -> Price | None:
     """A price of another process, with the plans and machines of this one; None: no plan."""
-    register(question.machine)
+    register(problem.machine)
     with use_file(tuned), shipped_plans_used(wanted=shipped), suppress(PlanError):
-        return price(question, simulate=simulate, cores=cores, beyond_hbm=True)
+        return price(problem, simulate=simulate, cores=cores, beyond_hbm=True)
     return None

@@ -18,10 +18,6 @@ from pathlib import Path
 
 from nkisim.machine import find_machine
 from trnconv import cache
-from trnconv.ask.launches import planned_parts
-from trnconv.ask.limits import DEFAULT_BUDGET
-from trnconv.ask.policy import policy_of
-from trnconv.ask.question import Question, without_norm
 from trnconv.errors import PlanError
 from trnconv.model_plan.plans import PlanOptions, plan_trace
 from trnconv.model_plan.prices import Prices
@@ -41,6 +37,10 @@ from trnconv.planner.shipped_file import (
     stored_key,
 )
 from trnconv.planner.shipped_plans import narrower_answer, plans_in_making, shipped_set
+from trnconv.problem.conv_problem import ConvProblem, without_norm
+from trnconv.problem.launches import planned_parts
+from trnconv.problem.limits import DEFAULT_BUDGET
+from trnconv.problem.policy import policy_of
 from trnconv.runtime.launch import with_joined_pieces
 from trnconv.runtime.pricing import Price
 from trnconv.runtime.tuning import (
@@ -79,20 +79,20 @@ class Making:
                 if trace is not None:
                     yield size, trace
 
-    def questions(self) -> list[Question]:
+    def problems(self) -> list[ConvProblem]:
         """The convolutions of its stored sizes, encoded and decoded; equal ones once.
 
         Those with a norm at their end are planned without it, too: the norm may be faster apart.
         """
-        target, policy = find_machine(self.machine), policy_of(self.accuracy)
+        machine, policy = find_machine(self.machine), policy_of(self.accuracy)
         asked = (
-            with_joined_pieces(question)
+            with_joined_pieces(problem)
             for _, trace in self.traces()
             for work, _ in trace.works
-            for whole in [work.question(target, policy=policy)]
-            for question in (without_norm(whole), whole)
+            for whole in [work.problem(machine, policy=policy)]
+            for problem in (without_norm(whole), whole)
         )
-        return [question for question in dict.fromkeys(asked) if not question.reproducible]
+        return [problem for problem in dict.fromkeys(asked) if not problem.reproducible]
 
     def file(self, plans: dict[str, Entry]) -> ShippedFile:
         """These plans, with the stamp of today."""
@@ -107,12 +107,12 @@ class Making:
 def make_plans(making: Making, watch: Watch) -> ShippedFile:
     """Make a file, or what is missing of it, and put it in place whole."""
     begun = _begun(making)
-    questions = making.questions()
+    problems = making.problems()
     with plans_in_making(making.file(begun.plans)):  # it sees plans as they are added
-        for done, question in enumerate(questions, 1):
-            begun.plan(question)
-            watch(done, len(questions))
-            if done % _SAVED_EVERY == 0 or done == len(questions):
+        for done, problem in enumerate(problems, 1):
+            begun.plan(problem)
+            watch(done, len(problems))
+            if done % _SAVED_EVERY == 0 or done == len(problems):
                 begun.save()
         _plan_graphs(making, _MakingPrices(watch=watch, cores=making.cores, begun=begun))
     begun.save()
@@ -150,72 +150,72 @@ class _Begun:
         """Write what there is."""
         self.part.write_text(self.file.text(), encoding="utf-8")
 
-    def plan(self, question: Question) -> None:
+    def plan(self, problem: ConvProblem) -> None:
         """Store the plans of all its launches; of a norm that has none, that it is done apart."""
         try:
-            list(planned_parts(question, self._plan_launch))
+            list(planned_parts(problem, self._plan_launch))
         except PlanError:
-            if question.end.norm is None:
+            if problem.epilogue.norm is None:
                 raise
 
-    def _plan_launch(self, question: Question) -> None:
+    def _plan_launch(self, problem: ConvProblem) -> None:
         """Store the plans of a launch, if they are new, or this file's and to be tried harder."""
-        making, key = self.making, digest_of(question)
-        if question.budget > DEFAULT_BUDGET:  # not shipped; searching shows there is one
-            tuned_launch(question, making.cores, Effort(1))
+        making, key = self.making, digest_of(problem)
+        if problem.budget > DEFAULT_BUDGET:  # not shipped; searching shows there is one
+            tuned_launch(problem, making.cores, Effort(1))
             return
-        known = stored_key(question, self.plans)
-        taken = None if known is None else self._still_good(question, known)
+        known = stored_key(problem, self.plans)
+        taken = None if known is None else self._still_good(problem, known)
         if taken is not None and (known != key or key not in self.own or self._is_done(key)):
             return
         self.again.discard(key)
         try:
-            launch = self._tuned(question, taken)
+            launch = self._tuned(problem, taken)
         except PlanError:
             self._store(key, refusal())
             raise
-        self._store(key, entry_of(question, launch.plans, launch.tried))
+        self._store(key, entry_of(problem, launch.plans, launch.tried))
 
-    def _tuned(self, question: Question, taken: Answer | None) -> TunedLaunch:
+    def _tuned(self, problem: ConvProblem, taken: Answer | None) -> TunedLaunch:
         """The best of what is tried, of what was stored, and of what serves others by now."""
         making, effort = self.making, self.making.effort
         launch = (
-            tuned_launch(question, making.cores, effort)
+            tuned_launch(problem, making.cores, effort)
             if taken is None or making.again
-            else better_launch(question, taken, effort)
+            else better_launch(problem, taken, effort)
         )
-        stored = (taken, narrower_answer(question, making.cores), *self._elsewhere(question))
+        stored = (taken, narrower_answer(problem, making.cores), *self._elsewhere(problem))
         known = [launch.plans, *(answer for answer in stored if answer is not None)]
         return replace(launch, plans=fastest_launch(known, effort))
 
-    def _elsewhere(self, question: Question) -> Iterator[Answer]:
+    def _elsewhere(self, problem: ConvProblem) -> Iterator[Answer]:
         """What other machines have for it, priced on this one; if more is tried than a search."""
         making = self.making
         for machine, cores in SHIPPED_LAUNCHES if making.effort.candidates > 1 else ():
-            entry = shipped_set(machine, cores).entries.get(digest_of(question))
+            entry = shipped_set(machine, cores).entries.get(digest_of(problem))
             if entry is None or machine == making.machine or cores != making.cores:
                 continue
             try:
-                answer = answer_of(question, entry)
+                answer = answer_of(problem, entry)
             except (ShippedError, PlanError):  # not legal here, or nothing was found there
                 continue
-            if is_short(answer, question):
+            if is_short(answer, problem):
                 yield answer
 
-    def _still_good(self, question: Question, key: str) -> Answer | None:
+    def _still_good(self, problem: ConvProblem, key: str) -> Answer | None:
         """The plans of an entry; None if they are illegal by now, too long, or to be found again.
 
         A PlanError is the stored answer where there are none.
         """
         try:
-            taken = answer_of(question, self.plans[key])
+            taken = answer_of(problem, self.plans[key])
         except ShippedError:
             return None
         except PlanError:
             if key in self.again:
                 return None
             raise
-        return taken if is_short(taken, question) else None
+        return taken if is_short(taken, problem) else None
 
     def _is_done(self, key: str) -> bool:
         """Whether an entry was tried as hard as it shall be, and is not to be searched again."""
@@ -235,12 +235,12 @@ class _MakingPrices(Prices):
 
     begun: _Begun = field(kw_only=True)
 
-    def of(self, question: Question) -> Price:
+    def of(self, problem: ConvProblem) -> Price:
         """What the convolution costs with the plans that are stored by now."""
-        if question not in self._known:
-            self.begun.plan(with_joined_pieces(question))
+        if problem not in self._known:
+            self.begun.plan(with_joined_pieces(problem))
             self.begun.save()
-        return super().of(question)
+        return super().of(problem)
 
 
 def _begun(making: Making) -> _Begun:

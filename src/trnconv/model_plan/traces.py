@@ -62,9 +62,9 @@ def _scaled(entry: ModelEntry, size: Size, phase: str) -> ModelTrace | None:
 
     for other in sorted(planned_sizes(entry), key=distance):
         trace = shipped(entry, other, phase)
-        found = None if trace is None else at_size(trace, entry, size)
-        if found is not None:
-            return found
+        scaled = None if trace is None else at_size(trace, entry, size)
+        if scaled is not None:
+            return scaled
     return None
 
 

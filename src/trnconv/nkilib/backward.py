@@ -22,7 +22,7 @@ def conv3d_bwd(  # noqa: PLR0913, PLR0917 (nki-library's signature)
     compute_dw: bool = True,  # noqa: FBT001, FBT002
     compute_db: bool = True,  # noqa: FBT001, FBT002
     *,
-    target: str | None = None,
+    machine: str | None = None,
     cores: int | None = None,
 ) -> Any:
     """dy [B, C_out, D', H', W'], x_in [B, C_in, D, H, W], filters [Kd, Kh, Kw, C_in, C_out].
@@ -31,7 +31,7 @@ def conv3d_bwd(  # noqa: PLR0913, PLR0917 (nki-library's signature)
     layout of the filters; all have the type of the operands. The gradient of the bias is a sum that
     the kernel of dw makes on the way for arrays, and torch's own for tensors.
     """
-    call = call_of(stride, padding, dilation, target=target, cores=cores)
+    call = call_of(stride, padding, dilation, machine=machine, cores=cores)
     on = computed_on(x_in)
     require_one_type(dy=dy, x_in=x_in, filters=filters)
     shape = call.shape(x_in.shape, filters.shape)
@@ -44,6 +44,6 @@ def conv3d_bwd(  # noqa: PLR0913, PLR0917 (nki-library's signature)
     if compute_dx:
         asked.append(on.input_gradient(call, dy, filters, x_in))
     if compute_dw or compute_db:
-        dw, db = on.filter_gradient(call, x_in, dy, filters)
+        dw, db = on.weight_gradient(call, x_in, dy, filters)
         asked += [dw] * compute_dw + [db] * compute_db
     return asked[0] if len(asked) == 1 else tuple(asked)

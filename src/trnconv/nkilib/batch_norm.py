@@ -15,9 +15,9 @@ from enum import Enum
 from types import ModuleType
 from typing import Any
 
-from trnconv.ask.ends import AFTER, IDENTITY, NO_RESIDUAL
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.nkilib.modes import BatchNormMode, member_of
+from trnconv.problem.epilogue import AFTER, IDENTITY, NO_RESIDUAL
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from trnconv.ask.ends import AFTER, BEFORE, IDENTITY, NO_RESIDUAL, Epilogue, end_of
-from trnconv.ask.policy import DIRECT
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.geometry import ConvShape, Triple
 from trnconv.nkilib.modes import ResidualAddLoc, activation_of, member_of
+from trnconv.problem.epilogue import AFTER, BEFORE, IDENTITY, NO_RESIDUAL, Epilogue, epilogue_of
+from trnconv.problem.policy import DIRECT
 
 _SIDES = 6  # of padding: before and after depth, height and width
 _PLACES = {
@@ -32,7 +32,7 @@ class VendorCall:
     activation: str = IDENTITY
     residual: str = NO_RESIDUAL
     cores: int | None = 1  # None: as many as a launch has
-    target: str | None = None  # without: trn2, or what the tensor's device is
+    machine: str | None = None  # without: trn2, or what the tensor's device is
     accuracy: str = DIRECT
 
     def shape(self, x: Sequence[int], filters: Sequence[int]) -> ConvShape:
@@ -60,9 +60,9 @@ class VendorCall:
         )
 
     @property
-    def end(self) -> Epilogue:
+    def epilogue(self) -> Epilogue:
         """What a kernel fuses."""
-        return end_of(self.activation, self.residual, "")
+        return epilogue_of(self.activation, self.residual, "")
 
 
 def call_of(

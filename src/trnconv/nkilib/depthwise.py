@@ -22,7 +22,7 @@ def depthwise_conv1d(  # noqa: PLR0913, PLR0917 (nki-library's signature)
     kern_perm: Permutation = None,
     out_perm: Permutation = None,
     *,
-    target: str | None = None,
+    machine: str | None = None,
 ) -> Any:
     """img_ref [N, C, 1, W], filter_ref [C * multiplier, 1, 1, S] -> [N, C * multiplier, 1, Q].
 
@@ -34,6 +34,6 @@ def depthwise_conv1d(  # noqa: PLR0913, PLR0917 (nki-library's signature)
     options = (*moves, batch_group_count, in_perm, kern_perm, out_perm)
     if on is on_arrays:
         return depthwise_conv1d_implicit_gemm(
-            img_ref, filter_ref, *options, target=target or "trn2"
+            img_ref, filter_ref, *options, machine=machine or "trn2"
         )
-    return on.depthwise_conv1d(img_ref, filter_ref, options, target)
+    return on.depthwise_conv1d(img_ref, filter_ref, options, machine)

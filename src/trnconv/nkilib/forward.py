@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from trnconv.ask.ends import IDENTITY, NO_RESIDUAL
-from trnconv.ask.policy import DIRECT
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.nkilib import on_arrays
 from trnconv.nkilib.batch_norm import BatchNorm, folded, norm_of, trained
 from trnconv.nkilib.call import VendorCall, call_of, refuse_kind, require_one_type
 from trnconv.nkilib.modes import BatchNormMode, ResidualAddLoc
 from trnconv.nkilib.packed_filters import FiltersInKernel
+from trnconv.problem.epilogue import IDENTITY, NO_RESIDUAL
+from trnconv.problem.policy import DIRECT
 
 Triple = tuple[int, int, int]
 _NO_PADDING = (0, 0, 0, 0, 0, 0)
@@ -42,7 +42,7 @@ def conv3d(  # noqa: PLR0913, PLR0917 (nki-library's signature)
     residual_add_loc: Enum = ResidualAddLoc.NONE,
     residuals_in: Any = None,
     *,
-    target: str | None = None,
+    machine: str | None = None,
     accuracy: str = DIRECT,
 ) -> Any:
     """x_in [B, C_in, D, H, W], filters [Kd, Kh, Kw, C_in, C_out] -> y [B, C_out, D', H', W'].
@@ -64,7 +64,7 @@ def conv3d(  # noqa: PLR0913, PLR0917 (nki-library's signature)
         output_pre_norm=output_pre_norm,
     )
     cores = None if lnc_shard else 1
-    ours: dict[str, Any] = {"cores": cores, "target": target, "accuracy": accuracy}
+    ours: dict[str, Any] = {"cores": cores, "machine": machine, "accuracy": accuracy}
     call = call_of(stride, padding, dilation, activation_fn, residual_add_loc, **ours)
     _require_residual(call, residuals_in)
     if isinstance(filters, FiltersInKernel):
@@ -90,7 +90,7 @@ def conv1d(  # noqa: PLR0913 (nki-library's signature)
     activation_fn: Enum | None = None,
     lnc_shard: bool = False,  # noqa: FBT001, FBT002 (the library's)
     *,
-    target: str | None = None,
+    machine: str | None = None,
     accuracy: str = DIRECT,
 ) -> Any:
     """x_in [B, C_in, L], filters [K, C_in, C_out] -> y [B, C_out, L']."""
@@ -113,7 +113,7 @@ def conv1d(  # noqa: PLR0913 (nki-library's signature)
         (1, 1, dilation),
         activation_fn,
         lnc_shard,
-        target=target,
+        machine=machine,
         accuracy=accuracy,
     )
     return y[:, :, 0, 0]

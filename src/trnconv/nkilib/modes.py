@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import TypeVar
 
-from trnconv.ask.ends import IDENTITY
 from trnconv.errors import UnsupportedError
+from trnconv.problem.epilogue import IDENTITY
 
 
 class BatchNormMode(Enum):

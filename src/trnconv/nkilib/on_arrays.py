@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from nkisim.numerics.operators import activation_functions as functions
-from trnconv.ask.policy import policy_of
 from trnconv.geometry import input_gradient_shape
 from trnconv.nkilib.call import VendorCall
+from trnconv.problem.policy import policy_of
+from trnconv.runtime import weight_gradient as gradients
 from trnconv.runtime.convolve import LaunchOptions, convolve_shape, convolve_transposed
-from trnconv.runtime.filter_gradient import weight_gradient
 
 Array = np.ndarray[Any, Any]
 _AXES = (0, 2, 3, 4)  # all but channels
@@ -29,9 +29,9 @@ def convolution(
 ) -> Array:
     """y [B, C_out, D', H', W'], of the type of x."""
     launch = LaunchOptions(
-        call.target or _TARGET,
+        call.machine or _TARGET,
         call.cores,
-        end=call.end,
+        epilogue=call.epilogue,
         residual=residual,
         policy=policy_of(call.accuracy),
     )
@@ -42,21 +42,21 @@ def convolution(
 def input_gradient(call: VendorCall, dy: Array, filters: Array, x: Array) -> Array:
     """dx, of the type of dy."""
     shape = input_gradient_shape(call.shape(x.shape, filters.shape))
-    launch = LaunchOptions(call.target or _TARGET, call.cores)
+    launch = LaunchOptions(call.machine or _TARGET, call.cores)
     return convolve_transposed(dy, torch_layout(filters), None, shape, launch).y
 
 
-def filter_gradient(call: VendorCall, x: Array, dy: Array, filters: Array) -> tuple[Array, Array]:
+def weight_gradient(call: VendorCall, x: Array, dy: Array, filters: Array) -> tuple[Array, Array]:
     """dw [Kd, Kh, Kw, C_in, C_out] and db [C_out], of the type of x."""
     pads = tuple(zip(call.before, call.after, strict=True))
-    done = weight_gradient(
+    done = gradients.weight_gradient(
         x,
         dy,
         filters.shape[:3],
         stride=call.stride,
         padding=pads,
         dilation=call.dilation,
-        target=call.target or _TARGET,
+        machine=call.machine or _TARGET,
         cores=call.cores,
     )
     dw = np.ascontiguousarray(done.dw.transpose(2, 3, 4, 1, 0))

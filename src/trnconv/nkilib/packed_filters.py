@@ -22,15 +22,15 @@ from typing import Any
 import numpy as np
 
 from nkisim.machine import find_machine
-from trnconv.ask.launches import planned_parts, require_room
-from trnconv.ask.policy import ALWAYS_DIRECT
-from trnconv.ask.question import Question
+from trnconv.algorithms.program import Prepared
 from trnconv.errors import ShapeError, UnsupportedError
-from trnconv.forms.program import Prepared
 from trnconv.nkilib import on_arrays
 from trnconv.nkilib.batch_norm import NO_NORM, BatchNorm, folded
 from trnconv.nkilib.call import VendorCall, call_of, refuse_kind, require_one_type
 from trnconv.nkilib.modes import BatchNormMode, ResidualAddLoc
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.launches import planned_parts, require_room
+from trnconv.problem.policy import ALWAYS_DIRECT
 from trnconv.runtime.launch import prepare
 from trnconv.runtime.plans import plans_for
 
@@ -50,7 +50,7 @@ class FiltersInKernel:
         """The output in shared HBM, by the kernel of the plan; it must be the call packed for."""
         if bias is not None:
             raise UnsupportedError("bias inside of a kernel: give it to `pack`, where filters are.")
-        on_these_cores = replace(call, cores=self.call.cores, target=self.call.target)
+        on_these_cores = replace(call, cores=self.call.cores, machine=self.call.machine)
         if on_these_cores != self.call:
             raise ShapeError(
                 f"filters packed for {self.call}: this call is {on_these_cores}. Pack for it."
@@ -95,7 +95,7 @@ def pack(  # noqa: PLR0913 (the library's arguments)
     residual_add_loc: Enum = ResidualAddLoc.NONE,
     lnc_shard: bool = False,
     norm: BatchNorm = NO_NORM,
-    target: str = "trn2",
+    machine: str = "trn2",
 ) -> PackedFilters:
     """Plan a convolution of an input of `x_shape`, and pack filters [Kd, Kh, Kw, C_in, C_out].
 
@@ -111,21 +111,21 @@ def pack(  # noqa: PLR0913 (the library's arguments)
     cores = None if lnc_shard else 1
     call = call_of(stride, padding, dilation, activation_fn, residual_add_loc, cores=cores)
     shape = call.shape(tuple(x_shape), filters.shape)
-    question = Question(
+    problem = ConvProblem(
         shape,
-        find_machine(target),
+        find_machine(machine),
         str(arrays[0].dtype),
-        end=call.end,
+        epilogue=call.epilogue,
         policy=ALWAYS_DIRECT,
     )
-    prepared = _one_launch(question, cores)
+    prepared = _one_launch(problem, cores)
     packed = prepared.pack(on_arrays.torch_layout(arrays[0]), arrays[1])
     return PackedFilters(call, tuple(x_shape), prepared, tuple(back(array) for array in packed))
 
 
-def _one_launch(question: Question, cores: int | None) -> Prepared:
-    require_room(question)
-    parts = list(planned_parts(question, lambda part: prepare(plans_for(part, cores))))
+def _one_launch(problem: ConvProblem, cores: int | None) -> Prepared:
+    require_room(problem)
+    parts = list(planned_parts(problem, lambda part: prepare(plans_for(part, cores))))
     if len(parts) > 1:
         raise UnsupportedError(
             f"a convolution of {len(parts)} launches inside of a kernel: it is one. Call conv3d"

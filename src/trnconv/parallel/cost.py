@@ -151,8 +151,8 @@ def rank_on_meta(part: Part, instance: LinkedCore) -> tuple[MetaRun, BandedModel
 
 def _others_ns(run: MetaRun, instance: LinkedCore) -> float:
     """All that is neither a convolution nor attention, copies included."""
-    found = operations_of(run.steps).items()
-    asked = [(operation, calls) for operation, calls in found if operation.kind != ATTENTION]
+    operations = operations_of(run.steps).items()
+    asked = [(operation, calls) for operation, calls in operations if operation.kind != ATTENTION]
     return sum(plan.ns for plan in operation_plans(asked, instance.machine, instance.cores))
 
 

@@ -14,17 +14,17 @@ from math import inf
 
 from nkisim.fabric import FABRICS, Fabric
 from nkisim.machine import TRN2, Machine, Reading
-from trnconv.ask.cores import cores_of
-from trnconv.ask.question import Question
 from trnconv.errors import TrnconvError
 from trnconv.host.detect import detect
 from trnconv.host.record import read_host
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.cores import cores_of
 from trnconv.runtime.pricing import price
 
 AUTO, ALWAYS, NEVER = "auto", "always", "never"
 OVERLAPS = (AUTO, ALWAYS, NEVER)
 _ASKED = 4096  # distinct convolutions of a process
-_FASTEST = 4  # no fast form has fewer multiplications than a quarter
+_FASTEST = 4  # no fast algorithm has fewer multiplications than a quarter
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class Ways:
     """A convolution of a band, as it would run both ways: sizes only."""
 
     instance: LinkedCore
-    band: Question
-    boundaries: tuple[Question, ...]  # one for each launch
+    band: ConvProblem
+    boundaries: tuple[ConvProblem, ...]  # one for each launch
     halos: tuple[int, ...]  # bytes of each message that this rank waits for
     ranks: int
     together_bytes: int  # copied, read and written
@@ -126,8 +126,8 @@ def _peak_ns(ways: Ways) -> float:
     return ways.band.shape.macs() / ways.instance.macs_per_ns
 
 
-def _ns(question: Question, cores: int) -> float:
+def _ns(problem: ConvProblem, cores: int) -> float:
     try:
-        return price(question, cores=cores).ns
+        return price(problem, cores=cores).ns
     except TrnconvError:  # no plan is no price: it never pays
         return inf

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trnconv.ask.question import Question
 from trnconv.parallel.band_operands import read_as, sized
 from trnconv.parallel.boundary import Boundary, boundaries, by_window
 from trnconv.parallel.boundary_conv import BoundaryConv, BoundaryLaunch, HaloPiece
@@ -13,6 +12,7 @@ from trnconv.parallel.grid import BandGrid, MeshCut, Region
 from trnconv.parallel.halos import Surrounded
 from trnconv.parallel.overlap import LinkedCore, Ways
 from trnconv.parallel.receptive_field import ReceptiveField, Sliding, receptive_field
+from trnconv.problem.conv_problem import ConvProblem
 from trnconv.pytorch.backends.arrays import dtype_name
 from trnconv.pytorch.lazy.convolutions.filters import Filters
 from trnconv.pytorch.lazy.convolutions.operands import ConvOperands, Window3d, frame_counts
@@ -34,11 +34,11 @@ class BandLayer:
         """Its dotted name."""
         return self.filters.module or self.context.stats.module
 
-    def question(self, operands: ConvOperands, instance: LinkedCore) -> Question:
+    def problem(self, operands: ConvOperands, instance: LinkedCore) -> ConvProblem:
         """What a convolution of such operands costs, whatever its end."""
         frames = frame_counts(operands.pieces)
         weight = (*self.filters.weight.shape[:2], *self.window.kernel)
-        return Question(
+        return ConvProblem(
             shape=problem_of(operands, self.window, weight, self.context),
             machine=instance.machine,
             dtype=dtype_name(self.filters.weight),
@@ -88,13 +88,13 @@ class Halves:
     ) -> Ways:
         """Both ways, in sizes."""
         operands = [self._operands(group) for group in self.groups]
-        questions = [self.layer.question(operand, instance) for operand in operands]
+        problems = [self.layer.problem(operand, instance) for operand in operands]
         element_bytes = self.layer.filters.weight.element_size()
-        moved = sum(_elements(question) for question in questions) * element_bytes
+        moved = sum(_elements(problem) for problem in problems) * element_bytes
         return Ways(
             instance=instance,
-            band=self.layer.question(self.layer.operands, instance),
-            boundaries=tuple(questions),
+            band=self.layer.problem(self.layer.operands, instance),
+            boundaries=tuple(problems),
             halos=tuple(message for surrounded in near for message in surrounded.messages),
             ranks=ranks,
             together_bytes=sum(surrounded.copied_bytes(wanted) for surrounded in near),
@@ -118,9 +118,9 @@ class Halves:
         return read_as(self.layer.operands, self.cut.axes, sizes, fields)
 
 
-def _elements(question: Question) -> int:
+def _elements(problem: ConvProblem) -> int:
     """Of input and output together."""
-    shape = question.shape
+    shape = problem.shape
     depth, height, width = shape.size
     outputs = shape.out_sizes()
     read = shape.batch * shape.c_in * depth * height * width

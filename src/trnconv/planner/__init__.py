@@ -1,1 +1,1 @@
-"""Which form computes a convolution, and by which plan."""
+"""Which algorithm computes a convolution, and by which plan."""

@@ -1,4 +1,4 @@
-"""Which plan is taken: every form is asked, and the fastest answer wins."""
+"""Which plan is taken: every algorithm is asked, and the fastest answer wins."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trnconv.ask.question import Question, of_one_frame
-from trnconv.ask.words import call_in_words
+from trnconv.algorithms.algorithm import Algorithm, Priced
+from trnconv.algorithms.search import search, why_unsupported
 from trnconv.errors import PlanError
-from trnconv.forms.form import Form, Priced
-from trnconv.forms.search import search, why_none
 from trnconv.planner.shipped_plans import narrower_answer, shipped_answer
-from trnconv.planner.table import FORMS, form_named
+from trnconv.planner.table import ALGORITHMS, algorithm_named
 from trnconv.planner.tuned_plans import tuned_plan
+from trnconv.problem.conv_problem import ConvProblem, of_one_frame
+from trnconv.problem.describe import describe_call
 
 
 @dataclass(frozen=True)
 class Offer:
-    """What one algorithm of a form gives: legal plans, the fastest first, or why there is none."""
+    """What a family of an algorithm gives: legal plans, the fastest first, or why there is none."""
 
-    form: str
+    algorithm: str
     family: str
     plans: tuple[Priced, ...]
     refused: str  # in words; empty if there are plans
@@ -33,119 +33,126 @@ class Offer:
 
 @dataclass(frozen=True)
 class Choice:
-    """The plan taken, and what every form offered."""
+    """The plan taken, and what every algorithm offered."""
 
-    question: Question
+    problem: ConvProblem
     taken: Priced
     offers: tuple[Offer, ...]
 
 
-def best_plan(question: Question) -> Priced:
-    """The plan that was tuned for this very question, a shipped one, else what a search finds."""
-    tuned = tuned_plan(question)
+def best_plan(problem: ConvProblem) -> Priced:
+    """The plan that was tuned for this very problem, a shipped one, else what a search finds."""
+    tuned = tuned_plan(problem)
     if tuned is not None:
         return tuned
-    shipped = shipped_answer(question, 1)
+    shipped = shipped_answer(problem, 1)
     if shipped is not None:
         return shipped[0]
-    candidates = (searched_plan(question), *(narrower_answer(question, 1) or ()))
+    candidates = (searched_plan(problem), *(narrower_answer(problem, 1) or ()))
     return min(candidates, key=lambda priced: priced.cost.total_ns)
 
 
-def searched_plan(question: Question) -> Priced:
-    """The fastest plan within the budget that the policy allows, by the closed form."""
-    return _beyond_the_first(question) or choose(question).taken
+def searched_plan(problem: ConvProblem) -> Priced:
+    """The fastest plan within the budget that the policy allows, by the cost model."""
+    return _beyond_the_first(problem) or choose(problem).taken
 
 
-def _beyond_the_first(question: Question) -> Priced | None:
-    """A plan that wins whatever the first form offers; None if that one has to be asked.
+def _beyond_the_first(problem: ConvProblem) -> Priced | None:
+    """A plan that wins whatever the first algorithm offers; None if that one has to be asked.
 
-    Half of a search's time is the direct form's, which often cannot be as fast as F(2,3) is.
+    Half of a search's time is the direct algorithm's, which often cannot be as fast as F(2,3) is.
     """
-    floor_ns = first_floor_ns(question)
-    if question.reproducible or not floor_ns:
+    floor_ns = first_floor_ns(problem)
+    if problem.reproducible or not floor_ns:
         return None
-    winner = _fastest(tuple(_offers(question, FORMS[1:])))
+    winner = _fastest(tuple(_offers(problem, ALGORITHMS[1:])))
     if winner is None:
         return None
-    enough = 1 - form_named(winner.plan.form).least_gain
+    enough = 1 - algorithm_named(winner.plan.algorithm).least_gain
     return winner if winner.cost.total_ns < enough * floor_ns else None
 
 
-def first_floor_ns(question: Question) -> float:
-    """What any plan of the first form takes at least; 0 if it is not asked, or does not say."""
-    is_asked = not question.forms and FORMS[0].asks == question.asks
-    return FORMS[0].floor_ns(question) if is_asked else 0.0
+def first_floor_ns(problem: ConvProblem) -> float:
+    """A lower bound on the first algorithm's plans; 0 if it is not asked, or does not say."""
+    is_asked = not problem.algorithms and ALGORITHMS[0].direction == problem.direction
+    return ALGORITHMS[0].floor_ns(problem) if is_asked else 0.0
 
 
-def first_offer(question: Question) -> Priced | None:
+def first_offer(problem: ConvProblem) -> Priced | None:
     """The best plan of the first algorithm that is asked; None if it has none."""
-    offer = next(offers_of(question), None)
+    offer = next(offers_of(problem), None)
     return offer.best if offer and offer.plans else None
 
 
-def choose(question: Question) -> Choice:
-    """Ask every form; PlanError if none has a plan.
+def choose(problem: ConvProblem) -> Choice:
+    """Ask every algorithm; PlanError if none has a plan.
 
-    A form is taken if it is faster than those before it in the table, by as much as it has to be.
-    With `reproducible`, what is taken does not depend on frames, pieces or images: it is the
-    algorithm that wins for a single frame.
+    An algorithm is taken if it is faster than those before it in the table, by as much as it has
+    to be. With `reproducible`, what is taken does not depend on frames, pieces or images: it is
+    the algorithm that wins for a single frame.
     """
-    offers = tuple(offers_of(question))
-    several = len({offer.form for offer in offers if not offer.refused}) > 1
-    if question.reproducible and several and question != of_one_frame(question):
-        winner: Priced | None = _like(choose(of_one_frame(question)).taken, question, offers)
+    offers = tuple(offers_of(problem))
+    several = len({offer.algorithm for offer in offers if not offer.refused}) > 1
+    if problem.reproducible and several and problem != of_one_frame(problem):
+        winner: Priced | None = _like(choose(of_one_frame(problem)).taken, problem, offers)
     else:
         winner = _fastest(offers)
     if winner is None:
-        reasons = _reasons(question, offers)
-        raise PlanError(f"{call_in_words(question)}: {reasons}.")
-    return Choice(question, winner, offers)
+        reasons = _reasons(problem, offers)
+        raise PlanError(f"{describe_call(problem)}: {reasons}.")
+    return Choice(problem, winner, offers)
 
 
-def offers_of(question: Question) -> Iterator[Offer]:
-    """What each form gives that a search may gain from."""
-    return _offers(question, FORMS)
+def offers_of(problem: ConvProblem) -> Iterator[Offer]:
+    """What each algorithm gives that a search may gain from."""
+    return _offers(problem, ALGORITHMS)
 
 
-def is_searched(question: Question) -> bool:
-    """Whether any form takes a question before plans are looked for; there may be none."""
-    return any(not _refusal(form, question, family) for form, family in _asked(question, FORMS))
+def is_searched(problem: ConvProblem) -> bool:
+    """Whether any algorithm takes a problem before plans are looked for; there may be none."""
+    return any(
+        not _refusal(algorithm, problem, family)
+        for algorithm, family in _asked(problem, ALGORITHMS)
+    )
 
 
-def _offers(question: Question, forms: Iterable[Form[Any]]) -> Iterator[Offer]:
-    return (_offer(form, question, family) for form, family in _asked(question, forms))
+def _offers(problem: ConvProblem, algorithms: Iterable[Algorithm[Any]]) -> Iterator[Offer]:
+    return (_offer(algorithm, problem, family) for algorithm, family in _asked(problem, algorithms))
 
 
-def _asked(question: Question, forms: Iterable[Form[Any]]) -> Iterator[tuple[Form[Any], str]]:
-    for form in forms:
-        named = form.name in question.forms
-        worth = named if question.forms else form.is_worth_asking(question)
-        if worth and form.asks == question.asks:
-            yield from ((form, family) for family in form.families(question))
+def _asked(
+    problem: ConvProblem, algorithms: Iterable[Algorithm[Any]]
+) -> Iterator[tuple[Algorithm[Any], str]]:
+    for algorithm in algorithms:
+        named = algorithm.name in problem.algorithms
+        worth = named if problem.algorithms else algorithm.is_worth_asking(problem)
+        if worth and algorithm.direction == problem.direction:
+            yield from ((algorithm, family) for family in algorithm.families(problem))
 
 
-def _offer(form: Form[Any], question: Question, family: str) -> Offer:
-    refused = _refusal(form, question, family)
-    plans = () if refused else search(form, question, family)
+def _offer(algorithm: Algorithm[Any], problem: ConvProblem, family: str) -> Offer:
+    refused = _refusal(algorithm, problem, family)
+    plans = () if refused else search(algorithm, problem, family)
     if not plans and not refused:
-        refused = f"{family}: {why_none(form, question, family)}"
-    return Offer(form.name, family, plans, refused)
+        refused = f"{family}: {why_unsupported(algorithm, problem, family)}"
+    return Offer(algorithm.name, family, plans, refused)
 
 
-def _refusal(form: Form[Any], question: Question, family: str) -> str:
+def _refusal(algorithm: Algorithm[Any], problem: ConvProblem, family: str) -> str:
     """Why a family has no plan at all, in words; empty if it is searched."""
-    lacks = form.lacks(question)
-    return f"{family}: {lacks}" if lacks else form.refuses(question, family)
+    lacks = algorithm.unsupported_operands(problem)
+    return f"{family}: {lacks}" if lacks else algorithm.unsupported(problem, family)
 
 
 def _fastest(offers: tuple[Offer, ...]) -> Priced | None:
     winner: Priced | None = None
-    for form in FORMS:
-        candidates = [offer.best for offer in offers if offer.form == form.name and offer.plans]
+    for algorithm in ALGORITHMS:
+        candidates = [
+            offer.best for offer in offers if offer.algorithm == algorithm.name and offer.plans
+        ]
         if not candidates:
             continue
-        enough = 1 - form.least_gain
+        enough = 1 - algorithm.least_gain
         best = _most_exact(candidates, enough)
         if winner is None or best.cost.total_ns < enough * winner.cost.total_ns:
             winner = best
@@ -153,54 +160,54 @@ def _fastest(offers: tuple[Offer, ...]) -> Priced | None:
 
 
 def _most_exact(candidates: list[Priced], enough: float) -> Priced:
-    """Of the best plans of a form's algorithms, that of the least error among the fastest.
+    """Of the best plans of an algorithm's families, that of the least error among the fastest.
 
-    A more exact one is taken unless another gains what a form has to gain.
+    A more exact one is taken unless another gains what an algorithm has to gain.
     """
     least = min(priced.cost.weighed_ns for priced in candidates)
     close = [priced for priced in candidates if enough * priced.cost.weighed_ns <= least]
     return min(close, key=lambda priced: (priced.plan.expected_ratio, priced.cost.weighed_ns))
 
 
-def _like(alone: Priced, question: Question, offers: tuple[Offer, ...]) -> Priced:
+def _like(alone: Priced, problem: ConvProblem, offers: tuple[Offer, ...]) -> Priced:
     """The best plan of the algorithm that a single frame gets."""
     for offer in offers:
         if offer.family == alone.plan.family and offer.plans:
             return offer.best
     raise PlanError(
-        f"{call_in_words(question)}: one frame is computed by {alone.plan.family}, and so many"
+        f"{describe_call(problem)}: one frame is computed by {alone.plan.family}, and so many"
         ' frames cannot be. Ask for accuracy="direct", or for fewer frames at once.'
     )
 
 
-def _reasons(question: Question, offers: tuple[Offer, ...]) -> str:
-    named = question.forms or tuple(form.name for form in FORMS)
-    nobody = f"none of {', '.join(named)} computes the {question.asks}"
+def _reasons(problem: ConvProblem, offers: tuple[Offer, ...]) -> str:
+    named = problem.algorithms or tuple(algorithm.name for algorithm in ALGORITHMS)
+    nobody = f"none of {', '.join(named)} computes the {problem.direction}"
     return "; ".join(dict.fromkeys(offer.refused for offer in offers)) or nobody
 
 
 def others_for_halves(
-    winner: Priced, question: Question, *, every: bool
-) -> list[tuple[Form[Any], str]]:
-    """Algorithms beyond the first form's that may win for halves of a question, by their names.
+    winner: Priced, problem: ConvProblem, *, every: bool
+) -> list[tuple[Algorithm[Any], str]]:
+    """Algorithms beyond the first algorithm's that may win for halves of a problem, by their names.
 
     Those without a plan within the budget, which halves may have; or every one.
     """
     others = []
-    for form, family in _asked(question, FORMS[1:]):
-        is_other = family != winner.plan.family and not _refusal(form, question, family)
-        if is_other and form.pair_kernels:
-            wanted = every or not search(form, question, family)
-            others += [(form, family)] if wanted else []
+    for algorithm, family in _asked(problem, ALGORITHMS[1:]):
+        is_other = family != winner.plan.family and not _refusal(algorithm, problem, family)
+        if is_other and algorithm.pair_kernels:
+            wanted = every or not search(algorithm, problem, family)
+            others += [(algorithm, family)] if wanted else []
     return others
 
 
-def plans_like(priced: Priced, question: Question) -> tuple[Priced, ...]:
-    """Plans of the same algorithm for another question, the fastest first."""
-    form, family = form_named(priced.plan.form), priced.plan.family
-    return () if form.refuses(question, family) else search(form, question, family)
+def plans_like(priced: Priced, problem: ConvProblem) -> tuple[Priced, ...]:
+    """Plans of the same algorithm for another problem, the fastest first."""
+    algorithm, family = algorithm_named(priced.plan.algorithm), priced.plan.family
+    return () if algorithm.unsupported(problem, family) else search(algorithm, problem, family)
 
 
-def only(question: Question, *names: str) -> Question:
-    """The same, to be computed by these forms."""
-    return replace(question, forms=names)
+def only(problem: ConvProblem, *names: str) -> ConvProblem:
+    """The same, to be computed by these algorithms."""
+    return replace(problem, algorithms=names)

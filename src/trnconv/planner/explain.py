@@ -1,35 +1,35 @@
-"""The answer to a question in words: what each form would give, and why one is taken."""
+"""The answer to a problem in words: what each algorithm would give, and why one is taken."""
 
 from __future__ import annotations
 
-from trnconv.ask.limits import COMPILE_ASSUMPTION, compile_s
-from trnconv.ask.question import Question
-from trnconv.forms.form import Cost, Plan, Priced
+from trnconv.algorithms.algorithm import Cost, Plan, Priced
 from trnconv.planner.best import Choice, Offer, choose
-from trnconv.planner.table import form_of
+from trnconv.planner.table import algorithm_of
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.limits import COMPILE_ASSUMPTION, compile_s
 
 _ALTERNATIVES = 5
 _RESOURCES = {"dma": "DMA", "dma issue": "DMA issue", "evict": "eviction"}
-_ONE_FORM = (
-    "Other forms were not looked for: the convolution is too small for them, of a kind that they do"
-    " not compute, or was asked for directly."
+_ONE_ALGORITHM = (
+    "Other algorithms were not looked for: the convolution is too small for them, of a kind that"
+    " they do not compute, or was asked for directly."
 )
 
 
-def explain_question(question: Question) -> tuple[str, str]:
-    """The first form's plan and what lost to it; then every form, which is taken, or why none."""
-    return explain_choice(choose(question))
+def explain_problem(problem: ConvProblem) -> tuple[str, str]:
+    """The first algorithm's plan and what lost to it; then what every algorithm offers."""
+    return explain_choice(choose(problem))
 
 
 def explain_choice(choice: Choice) -> tuple[str, str]:
-    """The same for a question that was answered."""
+    """The same for a problem that was answered."""
     first = choice.offers[0]
     details = f"no plan: {first.refused}"
     if first.plans:
-        details = explain(first.plans, choice.question.budget)
+        details = explain(first.plans, choice.problem.budget)
     if len(choice.offers) == 1:
-        return details, _ONE_FORM
-    return details, explain_forms(choice)
+        return details, _ONE_ALGORITHM
+    return details, explain_algorithms(choice)
 
 
 def explain(plans: tuple[Priced, ...], budget: int) -> str:
@@ -40,18 +40,18 @@ def explain(plans: tuple[Priced, ...], budget: int) -> str:
 
 def explain_plan(winner: Priced, budget: int) -> str:
     """The decisions of a plan and what it costs, with modelled times."""
-    lines = form_of(winner.plan).decisions(winner.plan)
+    lines = algorithm_of(winner.plan).decisions(winner.plan)
     return "\n".join([*lines, *_cost(winner.cost, winner.plan, budget)])
 
 
 def _cost(cost: Cost, plan: Plan, budget: int) -> list[str]:
-    room = plan.target.sbuf_usable_bytes_per_partition
+    room = plan.machine.sbuf_usable_bytes_per_partition
     busy = ", ".join(f"{_RESOURCES.get(name, name)} {ns / 1e3:.1f}" for name, ns in cost.busy)
     loops = f"{cost.regions or 'no'} hardware loop{'' if cost.regions == 1 else 's'}"
     seconds = compile_s(cost.instructions, cost.regions)
-    label = f"({plan.machine}, constants {plan.target.constants}, default reading)"
+    label = f"({plan.machine_name}, constants {plan.machine.constants}, default reading)"
     return [
-        f"  time      {cost.total_ns / 1e3:.1f} us modelled in closed form {label}",
+        f"  time      {cost.total_ns / 1e3:.1f} us modelled by the cost model {label}",
         f"  bound     by {cost.bound}: {busy} us",
         f"  traffic   {cost.hbm_bytes / 1e6:.1f} MB",
         f"  memory    {cost.sbuf_bytes} of {room} bytes a partition",
@@ -88,16 +88,16 @@ def _distinct(winner: Priced, others: list[Priced]) -> list[Priced]:
     return distinct or others
 
 
-def explain_forms(choice: Choice) -> str:
+def explain_algorithms(choice: Choice) -> str:
     """What was taken and what each algorithm would give, with modelled times."""
-    question = choice.question
-    shape, machine = question.shape, question.machine
+    problem = choice.problem
+    shape, machine = problem.shape, problem.machine
     sizes, taps = ("x".join(map(str, value)) for value in (shape.size, shape.kernel))
     lines = [
         (
             f"{shape.c_in} -> {shape.c_out} channels, {taps} taps, on {shape.batch} x {sizes}"
-            f" {question.dtype}, accuracy {question.policy.accuracy} ({machine.name}, constants"
-            f" {machine.constants}, default reading; every time is modelled in closed form)"
+            f" {problem.dtype}, accuracy {problem.policy.accuracy} ({machine.name}, constants"
+            f" {machine.constants}, default reading; every time is modelled by the cost model)"
         ),
     ]
     others = [offer.best for offer in choice.offers[1:] if offer.plans]

@@ -15,11 +15,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from importlib import resources
 
-from trnconv.ask.limits import DEFAULT_BUDGET
-from trnconv.ask.policy import BF16, FAST, FASTEST
-from trnconv.ask.question import Question, without_norm
+from trnconv.algorithms.algorithm import Plan
 from trnconv.errors import PlanError
-from trnconv.forms.form import Plan
 from trnconv.planner.shipped_file import (
     REFUSED,
     Answer,
@@ -32,6 +29,9 @@ from trnconv.planner.shipped_file import (
     plans_of,
     stored_key,
 )
+from trnconv.problem.conv_problem import ConvProblem, without_norm
+from trnconv.problem.limits import DEFAULT_BUDGET
+from trnconv.problem.policy import BF16, FAST, FASTEST
 
 DATA = "data"  # folder of this package
 _NARROWER = {FAST: (BF16,), FASTEST: (FAST, BF16)}
@@ -91,30 +91,30 @@ class ShippedSet:
         return frozenset(file.stamp["constants"] for file in self.files)
 
 
-def shipped_answer(question: Question, cores: int) -> Answer | None:
+def shipped_answer(problem: ConvProblem, cores: int) -> Answer | None:
     """The shipped plans of a launch, one for each core; None: search.
 
     A PlanError is the stored answer where no plan is short enough. Reproducible plans are never
     shipped: which one is taken must not depend on sizes.
     """
-    entry = _entry(question, cores)
+    entry = _entry(problem, cores)
     if entry is None:
         return None
     try:
-        answer = answer_of(question, entry)
+        answer = answer_of(problem, entry)
     except ShippedError as error:
         warnings.warn(f"{error} It is searched for.", ShippedWarning, stacklevel=2)
         return None
-    return answer if is_short(answer, question) else None
+    return answer if is_short(answer, problem) else None
 
 
-def narrower_answer(question: Question, cores: int) -> Answer | None:
+def narrower_answer(problem: ConvProblem, cores: int) -> Answer | None:
     """The shipped plans for a narrower accuracy than is asked for; None: there are none.
 
     What the narrower limit allows, the wider one does too. Shipped plans were looked for longer.
     """
-    for accuracy in _NARROWER.get(question.policy.accuracy, ()):
-        narrower = replace(question, policy=replace(question.policy, accuracy=accuracy))
+    for accuracy in _NARROWER.get(problem.policy.accuracy, ()):
+        narrower = replace(problem, policy=replace(problem.policy, accuracy=accuracy))
         try:
             answer = shipped_answer(narrower, cores)
         except PlanError:
@@ -124,15 +124,15 @@ def narrower_answer(question: Question, cores: int) -> Answer | None:
     return None
 
 
-def is_shipped(question: Question, cores: int) -> bool:
-    """Whether an answer is stored for this very question; it may be that no plan is short."""
-    return _entry(question, cores) is not None
+def is_shipped(problem: ConvProblem, cores: int) -> bool:
+    """Whether an answer is stored for this very problem; it may be that no plan is short."""
+    return _entry(problem, cores) is not None
 
 
-def shipped_plans_of(question: Question, cores: int) -> tuple[Plan, ...]:
-    """The plans that are stored for a question, as they are; empty if there are none."""
-    entry = _entry(question, cores)
-    return () if entry is None or REFUSED in entry else plans_of(question, entry)
+def shipped_plans_of(problem: ConvProblem, cores: int) -> tuple[Plan, ...]:
+    """The plans that are stored for a problem, as they are; empty if there are none."""
+    entry = _entry(problem, cores)
+    return () if entry is None or REFUSED in entry else plans_of(problem, entry)
 
 
 def shipped_digest(machine: str, cores: int) -> str:
@@ -141,27 +141,27 @@ def shipped_digest(machine: str, cores: int) -> str:
     return found.digest if _use.wanted and found.entries else ""
 
 
-def _entry(question: Question, cores: int) -> Entry | None:
-    machine = question.machine
-    if not _use.wanted or question.reproducible or question.budget > DEFAULT_BUDGET:
+def _entry(problem: ConvProblem, cores: int) -> Entry | None:
+    machine = problem.machine
+    if not _use.wanted or problem.reproducible or problem.budget > DEFAULT_BUDGET:
         return None
     shipped = shipped_set(machine.name, cores)
     if not shipped.entries or shipped.constants != {machine.constants}:
         return None
-    key = stored_key(question, shipped.entries)
-    return _without_its_norm(question, shipped) if key is None else shipped.entries[key]
+    key = stored_key(problem, shipped.entries)
+    return _without_its_norm(problem, shipped) if key is None else shipped.entries[key]
 
 
-def _without_its_norm(question: Question, shipped: ShippedSet) -> Entry | None:
+def _without_its_norm(problem: ConvProblem, shipped: ShippedSet) -> Entry | None:
     """What is stored of a convolution without the norm of its outputs, if it serves with it."""
-    if question.end.norm is None:
+    if problem.epilogue.norm is None:
         return None
-    key = stored_key(without_norm(question), shipped.entries)
+    key = stored_key(without_norm(problem), shipped.entries)
     if key is None:
         return None
     entry = shipped.entries[key]
     try:
-        return entry if is_short(answer_of(question, entry), question) else None
+        return entry if is_short(answer_of(problem, entry), problem) else None
     except (ShippedError, PlanError):
         return None
 

@@ -2,7 +2,7 @@
 
 A file holds plans for one machine, and says which constants and which version of the library they
 were timed with; it can be used only if both are those of this process. Every plan is checked again
-when it is asked for: it answers the question, keeps what was promised, and the machine can run it.
+when it is asked for: it answers the problem, keeps what was promised, and the machine can run it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 
 from nkisim.machine import CONSTANTS_VERSION
 from nkisim.version import __version__
-from trnconv.ask.question import Question
-from trnconv.ask.words import call_in_words
+from trnconv.algorithms.algorithm import Plan
 from trnconv.errors import PlanError, TrnconvError
-from trnconv.forms.form import Plan
-from trnconv.planner.table import FORMS, form_of, priced
+from trnconv.planner.table import ALGORITHMS, algorithm_of, priced
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.describe import describe_call
 from trnconv.records import RecordError, from_json, to_json
 
 _DIGEST_BYTES = 16
@@ -37,74 +37,74 @@ class TunedPlan:
     key: str
     plan: Plan
     scheduled_ns: float
-    planned_ns: float  # of the plan that the closed form would take, scheduled alike
+    planned_ns: float  # of the plan that the cost model would take, scheduled alike
     tried: int
 
 
 @dataclass(frozen=True)
 class TunedFile:
-    """The plans of one file, by the question they answer."""
+    """The plans of one file, by the problem they answer."""
 
     path: Path
     machine: str
     entries: Mapping[str, dict[str, Any]]
     digest: str  # of its text
 
-    def plan_for(self, question: Question) -> Plan | None:
+    def plan_for(self, problem: ConvProblem) -> Plan | None:
         """The stored plan, checked again; None if there is none that is short enough."""
-        entry = self.entries.get(key_of(question))
-        if entry is None or question.machine.name != self.machine:
+        entry = self.entries.get(key_of(problem))
+        if entry is None or problem.machine.name != self.machine:
             return None
-        plan = _checked(self.path, question, entry)
-        short = priced(plan).cost.instructions <= question.budget
+        plan = _checked(self.path, problem, entry)
+        short = priced(plan).cost.instructions <= problem.budget
         return plan if short else None
 
 
-def key_of(question: Question) -> str:
-    """A question as text: all that decides a plan but the machine and the budget."""
-    return json.dumps(to_json(question, but=("machine", "budget")), sort_keys=True)
+def key_of(problem: ConvProblem) -> str:
+    """A problem as text: all that decides a plan but the machine and the budget."""
+    return json.dumps(to_json(problem, but=("machine", "budget")), sort_keys=True)
 
 
-def complaints(question: Question, plan: Plan) -> list[str]:
-    """Why a stored plan is not one for a question, in words; empty if it is."""
-    form = form_of(plan)
-    broken = form.broken_promises(plan, question) or form.broken_rules(plan)
-    wanted = (question.machine.name, question.dtype, question.end, question.start)
-    planned = (plan.machine, plan.dtype, plan.end, plan.start)
-    if planned != wanted or not form.fits(plan, question):
+def violations_of(problem: ConvProblem, plan: Plan) -> list[str]:
+    """Why a stored plan is not one for a problem, in words; empty if it is."""
+    algorithm = algorithm_of(plan)
+    broken = algorithm.violations_for(plan, problem) or algorithm.violations(plan)
+    wanted = (problem.machine.name, problem.dtype, problem.epilogue, problem.prologue)
+    planned = (plan.machine_name, plan.dtype, plan.epilogue, plan.prologue)
+    if planned != wanted or not algorithm.fits(plan, problem):
         return ["it is of another problem", *broken]
-    lacks = form.lacks(question)
+    lacks = algorithm.unsupported_operands(problem)
     return [lacks, *broken] if lacks else list(broken)
 
 
-def _checked(path: Path, question: Question, entry: dict[str, Any]) -> Plan:
+def _checked(path: Path, problem: ConvProblem, entry: dict[str, Any]) -> Plan:
     """A plan of a file: read whole, of this very problem, and legal."""
-    plan = _read_plan(path, question, entry)
+    plan = _read_plan(path, problem, entry)
     try:
-        broken = complaints(question, plan)
+        broken = violations_of(problem, plan)
     except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
         broken = [f"its numbers make no sense ({type(error).__name__}: {error})"]
     if broken:
         raise PlanError(
-            f"a tuned plan in {path} for {call_in_words(question)}: {'; '.join(broken)}. Tune it"
+            f"a tuned plan in {path} for {describe_call(problem)}: {'; '.join(broken)}. Tune it"
             " again, or remove it."
         )
     return plan
 
 
-def _read_plan(path: Path, question: Question, entry: dict[str, Any]) -> Plan:
-    """What follows from the question is not stored."""
+def _read_plan(path: Path, problem: ConvProblem, entry: dict[str, Any]) -> Plan:
+    """What follows from the problem is not stored."""
     said = entry.get("plan")
     stored = dict(said) if isinstance(said, dict) else {}
-    name = stored.pop("form", "")
-    form = next((form for form in FORMS if form.name == name), None)
-    if form is None:
-        known = ", ".join(form.name for form in FORMS)
-        raise TunedError(f"{path}: a plan whose form is none of {known}. Tune again.")
+    name = stored.pop("algorithm", "")
+    algorithm = next((algorithm for algorithm in ALGORITHMS if algorithm.name == name), None)
+    if algorithm is None:
+        known = ", ".join(algorithm.name for algorithm in ALGORITHMS)
+        raise TunedError(f"{path}: a plan whose algorithm is none of {known}. Tune again.")
     try:
-        implied = form.given(question)
+        implied = algorithm.problem_fields(problem)
         chosen = {name: value for name, value in stored.items() if name not in implied}
-        plan: Plan = from_json(form.plan_type, chosen, **implied)
+        plan: Plan = from_json(algorithm.plan_type, chosen, **implied)
     except RecordError as error:
         raise TunedError(f"{path}: {error} Tune again.") from error
     return plan
@@ -128,13 +128,13 @@ def written(machine: str, winners: Iterable[TunedPlan], before: TunedFile | None
 
 
 def _entry(tuned: TunedPlan) -> dict[str, Any]:
-    plan = {"form": tuned.plan.form, **to_json(tuned.plan, but=("problem", "shape"))}
+    plan = {"algorithm": tuned.plan.algorithm, **to_json(tuned.plan, but=("reduced", "shape"))}
     times = {"planned_ns": round(tuned.planned_ns, 1), "scheduled_ns": round(tuned.scheduled_ns, 1)}
     return {"plan": plan, "tried": tuned.tried, **times}
 
 
 def _block(key: str, entry: dict[str, Any]) -> str:
-    named = {"question": json.loads(key), **entry}
+    named = {"problem": json.loads(key), **entry}
     rows = [
         f"  {json.dumps(name)}: {json.dumps(named[name], sort_keys=True)}" for name in sorted(named)
     ]
@@ -148,7 +148,7 @@ def read(path: Path) -> TunedFile:
         document = json.loads(text)
         written_with = document["stamp"]
         machine = str(written_with["machine"])
-        entries = {_key(plan): _without_question(plan) for plan in document["plans"]}
+        entries = {_key(plan): _without_problem(plan) for plan in document["plans"]}
     except OSError as error:
         raise TunedError(f"tuned plans in {path}: {error.strerror}. Name another file.") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -165,11 +165,11 @@ def read(path: Path) -> TunedFile:
 
 
 def _key(entry: dict[str, Any]) -> str:
-    return json.dumps(entry["question"], sort_keys=True)
+    return json.dumps(entry["problem"], sort_keys=True)
 
 
-def _without_question(entry: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in entry.items() if name != "question"}
+def _without_problem(entry: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name != "problem"}
 
 
 def _describe_stamp(stamped: dict[str, Any]) -> str:

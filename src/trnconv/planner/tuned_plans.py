@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from trnconv.ask.question import Question
-from trnconv.forms.form import Priced
+from trnconv.algorithms.algorithm import Priced
 from trnconv.planner.table import priced
 from trnconv.planner.tuned_file import TunedError, TunedFile, read
+from trnconv.problem.conv_problem import ConvProblem
 
 ENVIRONMENT = "TRNCONV_TUNED"
 
@@ -25,13 +25,13 @@ class TunedWarning(UserWarning):
     """A file of tuned plans is left alone."""
 
 
-def tuned_plan(question: Question) -> Priced | None:
-    """The tuned plan for a question, with its closed-form cost; None if there is none.
+def tuned_plan(problem: ConvProblem) -> Priced | None:
+    """The tuned plan for a problem, with its cost-model cost; None if there is none.
 
     Reproducible plans are never tuned: which one is taken must not depend on sizes.
     """
-    file = None if question.reproducible else active(question.machine.name)
-    plan = None if file is None else file.plan_for(question)
+    file = None if problem.reproducible else active(problem.machine.name)
+    plan = None if file is None else file.plan_for(problem)
     return None if plan is None else priced(plan)
 
 

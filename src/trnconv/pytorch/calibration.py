@@ -25,9 +25,9 @@ def calibrate(model: nn.Module, run: Callable[[nn.Module], Any]) -> Ranges:
     for name, module in model.named_modules():
         if ATTRIBUTE in module.__dict__ and isinstance(module, _CONVOLUTIONS):
             raise UnsupportedError(f"{name}: the model is patched. Calibrate it before patch_.")
-    found = _Sampled()
+    sampled = _Sampled()
     hooks = [
-        module.register_forward_pre_hook(partial(found.note, name))
+        module.register_forward_pre_hook(partial(sampled.note, name))
         for name, module in model.named_modules()
         if isinstance(module, _CONVOLUTIONS)
     ]
@@ -37,7 +37,7 @@ def calibrate(model: nn.Module, run: Callable[[nn.Module], Any]) -> Ranges:
     finally:
         for hook in hooks:
             hook.remove()
-    return found.ranges
+    return sampled.ranges
 
 
 class _Sampled:

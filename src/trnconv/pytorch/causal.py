@@ -13,10 +13,10 @@ from typing import Literal
 
 import torch
 
-from trnconv.ask.ends import IDENTITY
-from trnconv.ask.policy import BF16, Policy, policy_of
 from trnconv.errors import ShapeError
 from trnconv.geometry import REPLICATE, ZEROS, Triple
+from trnconv.problem.epilogue import IDENTITY
+from trnconv.problem.policy import BF16, Policy, policy_of
 from trnconv.pytorch import functional
 from trnconv.pytorch.backends.choice import Backend, asked_for
 from trnconv.pytorch.backends.conv_call import ConvSpec
@@ -44,7 +44,7 @@ def causal_conv3d(  # noqa: PLR0913 (torch's own arguments, and ours)
     reproducible: bool = False,
     accuracy: str | Policy = BF16,
     backend: str | Backend | None = None,
-    target: str | None = None,
+    machine: str | None = None,
     cores: int | None = None,
 ) -> tuple[Tensor, Cache]:
     """A chunk x [N, C_in, T, H, W] of a video -> (y, the cache for the next chunk).
@@ -54,7 +54,7 @@ def causal_conv3d(  # noqa: PLR0913 (torch's own arguments, and ours)
     behind. Chunks of any length give the frames that the whole video would; with a temporal
     stride, a chunk must end where a step ends.
     """
-    asked = asked_for(backend, target, cores)
+    asked = asked_for(backend, machine, cores)
     steps, dilations = _triple(stride), _triple(dilation)
     rows, columns = _pair(padding)
     held: Cache = () if cache is None else cache

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from trnconv.ask.policy import Policy
 from trnconv.models import ModelEntry, Size
+from trnconv.problem.policy import Policy
 from trnconv.pytorch import model_builder
 from trnconv.pytorch.lazy.base.stats import PolicedConv
 from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES, Rewrites

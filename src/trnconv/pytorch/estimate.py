@@ -15,13 +15,13 @@ from typing import Any
 import torch
 
 from nkisim.machine import Machine
-from trnconv.ask.cores import cores_of
-from trnconv.ask.policy import BF16, Policy, policy_of
-from trnconv.ask.question import Question, without_norm
-from trnconv.ask.starts import PLAIN_START
 from trnconv.errors import PlanError, UnsupportedError
 from trnconv.fused_ops.refusal import has_kernels
 from trnconv.models import ModelEntry, Size
+from trnconv.problem.conv_problem import ConvProblem, without_norm
+from trnconv.problem.cores import cores_of
+from trnconv.problem.policy import BF16, Policy, policy_of
+from trnconv.problem.prologue import PLAIN_PROLOGUE
 from trnconv.pytorch import model_builder
 from trnconv.pytorch.lazy.base.stats import PolicedConv
 from trnconv.pytorch.lazy.convolutions.modelled_time import is_normed_faster
@@ -156,7 +156,7 @@ def estimate(
     policy = None if accuracy is None else policy_of(accuracy)
 
     def asked(work: PolicedConv) -> Ask:
-        return lambda budget: _price(work.question(machine, budget, policy), simulate, launched)
+        return lambda budget: _price(work.problem(machine, budget, policy), simulate, launched)
 
     layers: dict[tuple[PolicedConv, Price], int] = {}
     longest = 0
@@ -175,16 +175,16 @@ def estimate(
 
 
 @lru_cache(_PRICES)
-def _price(question: Question, simulate: bool, cores: int) -> Price:  # noqa: FBT001 (a key)
+def _price(problem: ConvProblem, simulate: bool, cores: int) -> Price:  # noqa: FBT001 (a key)
     """Without the norm that it was traced with, where no kernel takes that or it is slower."""
-    if not is_normed_faster(question, cores):
-        question = without_norm(question)
+    if not is_normed_faster(problem, cores):
+        problem = without_norm(problem)
     try:
-        return price(question, simulate=simulate, cores=cores, beyond_hbm=True)
+        return price(problem, simulate=simulate, cores=cores, beyond_hbm=True)
     except PlanError:
-        if not question.start.scaled:
+        if not problem.prologue.scaled:
             raise
-    plain = replace(question, start=PLAIN_START)
+    plain = replace(problem, prologue=PLAIN_PROLOGUE)
     return price(plain, simulate=simulate, cores=cores, beyond_hbm=True)
 
 

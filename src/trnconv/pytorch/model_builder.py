@@ -111,7 +111,7 @@ def encode_moments(
 def _encoded(model: torch.nn.Module, entry: ModelEntry, video: torch.Tensor) -> Any:
     _require_phase(entry, "encode")
     _require_axes(entry, "a video", video, {entry.pixel_channels})
-    encoded = _method(model, "encode")(_given(entry, _after_first_frames(entry, video)))
+    encoded = _method(model, "encode")(_in_axes_of(entry, _after_first_frames(entry, video)))
     is_bare = isinstance(encoded, torch.Tensor)
     return encoded if is_bare else getattr(encoded, entry.calling.encoded)
 
@@ -127,7 +127,7 @@ def decode(model: torch.nn.Module, entry: ModelEntry, latent: torch.Tensor) -> t
     _require_axes(entry, "a latent", latent, channels)
     with _undisturbed_random_numbers(NOISE_SEED):
         arguments = _decode_arguments(entry, latent)
-        decoded = _method(model, "decode")(_given(entry, latent), **arguments)
+        decoded = _method(model, "decode")(_in_axes_of(entry, latent), **arguments)
     sample: torch.Tensor = decoded if isinstance(decoded, torch.Tensor) else decoded.sample
     if entry.calling.decoded == "frames":
         return _with_frames(sample, latent.shape[0])
@@ -199,13 +199,13 @@ def _diffusers_class(entry: ModelEntry) -> Any:
             f"building {entry.name}: its class {entry.diffusers_class} is part of diffusers, which"
             " cannot be imported here. Run `pip install 'trnconv[diffusers]'`."
         ) from missing
-    found = getattr(diffusers, entry.diffusers_class, None)
-    if found is None:
+    cls = getattr(diffusers, entry.diffusers_class, None)
+    if cls is None:
         raise UnsupportedError(
             f"building {entry.name}: diffusers {diffusers.__version__} has no"
             f" {entry.diffusers_class}. Install a newer one."
         )
-    return found
+    return cls
 
 
 def _require_config(entry: ModelEntry, saved: Path, config: dict[str, Any]) -> None:
@@ -268,7 +268,7 @@ def _method(model: torch.nn.Module, name: str) -> Any:
     return getattr(model, name)
 
 
-def _given(entry: ModelEntry, tensor: torch.Tensor) -> torch.Tensor:
+def _in_axes_of(entry: ModelEntry, tensor: torch.Tensor) -> torch.Tensor:
     """The tensor in the axes that the class takes."""
     return tensor.movedim(2, 1).flatten(0, 1) if entry.calling.input == "frames" else tensor
 

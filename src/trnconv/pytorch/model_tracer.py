@@ -90,7 +90,7 @@ def _traced(
 
 
 def _bare(work: object) -> TracedConv:
-    """What was noted, as data that needs no torch."""
+    """What was recorded, as data that needs no torch."""
     return TracedConv(**{field.name: getattr(work, field.name) for field in fields(TracedConv)})
 
 

@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 import torch
 
-from trnconv.ask.ends import AFTER, IDENTITY
-from trnconv.ask.policy import policy_of
 from trnconv.errors import UnsupportedError
 from trnconv.geometry import Triple
+from trnconv.problem.epilogue import AFTER, IDENTITY
+from trnconv.problem.policy import policy_of
 from trnconv.pytorch.backends.arrays import Array, to_array, to_tensor
 from trnconv.pytorch.backends.aten import finished
 from trnconv.pytorch.backends.choice import asked_for, on_neuron
@@ -54,7 +54,7 @@ class VendorOptions(Protocol):
         """Of a simulated launch."""
 
     @property
-    def target(self) -> str | None:
+    def machine(self) -> str | None:
         """The machine simulated."""
 
     @property
@@ -98,18 +98,18 @@ def input_gradient(call: VendorOptions, dy: Tensor, filters: Tensor, x: Tensor) 
     return dx
 
 
-def filter_gradient(
+def weight_gradient(
     call: VendorOptions, x: Tensor, dy: Tensor, filters: Tensor
 ) -> tuple[Tensor, Tensor]:
     """dw [Kd, Kh, Kw, C_in, C_out] and db [C_out], of the type of x; db is a sum of torch's."""
     taps = list(filters.shape[:3])
-    dw: Tensor = convolutions.filter_gradient(x, dy, taps, _numbers(call), _backend(call, x))
+    dw: Tensor = convolutions.weight_gradient(x, dy, taps, _numbers(call), _backend(call, x))
     db = dy.sum(dim=_AXES, dtype=torch.float32)
     return dw.permute(2, 3, 4, 1, 0).contiguous(), db.to(x.dtype)
 
 
 def depthwise_conv1d(
-    img: Tensor, filters: Tensor, options: tuple[Any, ...], target: str | None
+    img: Tensor, filters: Tensor, options: tuple[Any, ...], machine: str | None
 ) -> Tensor:
     """img [N, C, 1, W] and filters [C * multiplier, 1, 1, S], by the library's other arguments."""
     padding, stride, dilation, lhs, groups, batches, *orders = options
@@ -128,7 +128,7 @@ def depthwise_conv1d(
     spec = ConvSpec(
         (1, 1, stride[1]), (0, 0, before), (0, 0, after), (1, 1, dilation[1]), img.shape[1]
     )
-    backend = asked_for(None) if on_neuron(img) else asked_for(None, target)
+    backend = asked_for(None) if on_neuron(img) else asked_for(None, machine)
     y = convolutions.fused_convolution(
         [img[:, :, None]], filters[:, :, None], None, spec, backend=backend
     )
@@ -174,4 +174,4 @@ def _numbers(call: VendorOptions) -> list[int]:
 
 def _backend(call: VendorOptions, x: Tensor) -> str:
     """As ops take it; on a device launches are as the process is."""
-    return asked_for(None) if on_neuron(x) else asked_for(None, call.target, call.cores)
+    return asked_for(None) if on_neuron(x) else asked_for(None, call.machine, call.cores)

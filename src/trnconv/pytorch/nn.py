@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trnconv.ask.ends import ACTIVATIONS, IDENTITY
-from trnconv.ask.policy import BF16
 from trnconv.errors import ShapeError, UnsupportedError
+from trnconv.problem.epilogue import ACTIVATIONS, IDENTITY
+from trnconv.problem.policy import BF16
 from trnconv.pytorch import functional
 from trnconv.pytorch.backends.aten import finished
 from trnconv.pytorch.backends.choice import asked_for
@@ -28,7 +28,7 @@ class _ModuleOptions:
     backend: str | None = None  # asked for every call of this module; None: as for functions
     accuracy: str = BF16  # as functions take it
     reproducible: bool = False  # likewise
-    target: str | None = None  # the machine that nkisim simulates; None: trn2
+    machine: str | None = None  # the machine that nkisim simulates; None: trn2
     cores: int | None = None  # of a launch there; None: as many as the machine's has
 
 
@@ -50,7 +50,7 @@ class _ConvForward(_ModuleOptions):
             accuracy=self.accuracy,
             reproducible=self.reproducible,
             backend=self.backend,
-            target=self.target,
+            machine=self.machine,
             cores=self.cores,
         )
         return y
@@ -78,7 +78,7 @@ class _TransposedForward(_ModuleOptions):
             self.groups,
             self.dilation,
             backend=self.backend,
-            target=self.target,
+            machine=self.machine,
             cores=self.cores,
         )
         return y
@@ -135,7 +135,7 @@ class ChannelRMSNorm(_ModuleOptions, nn.Module):
                 f"ChannelRMSNorm of {len(self.weight)} channels for x of shape {tuple(x.shape)}:"
                 f" give it [N, {len(self.weight)}, ...] with one to three axes behind."
             )
-        backend = asked_for(self.backend, self.target, self.cores)
+        backend = asked_for(self.backend, self.machine, self.cores)
         if x.numel() == 0 or not runs_kernels(x, backend):
             return self._by_torch(x)
         video = x.reshape(*x.shape[:2], *(1,) * (5 - x.dim()), *x.shape[2:])

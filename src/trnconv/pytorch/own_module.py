@@ -25,14 +25,14 @@ def of_class(path: str, config: Mapping[str, Any]) -> torch.nn.Module:
     if not colon or not module or not name:
         raise TrnconvError(f"--module {path}: write package.module:Class.")
     try:
-        found = getattr(importlib.import_module(module), name)
+        cls = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise TrnconvError(
             f"--module {path}: {error}. It is imported as Python would from this folder."
         ) from error
-    if not (isinstance(found, type) and issubclass(found, torch.nn.Module)):
+    if not (isinstance(cls, type) and issubclass(cls, torch.nn.Module)):
         raise TrnconvError(f"--module {path}: it is no torch.nn.Module.")
-    return _built(path, found, config)
+    return _built(path, cls, config)
 
 
 def of_folder(folder: Path) -> torch.nn.Module:
@@ -43,26 +43,26 @@ def of_folder(folder: Path) -> torch.nn.Module:
             f"--diffusers {folder}: there is no config.json. Name the folder that diffusers saved a"
             " model to; a pipeline has its autoencoder in the subfolder vae."
         )
-    found = read_config(config)
-    name = found.get(_CLASS_KEY)
+    document = read_config(config)
+    name = document.get(_CLASS_KEY)
     made = model_builder.class_of_diffusers(str(name))
     if made is None:
         raise UnsupportedError(
             f"--diffusers {folder}: its config.json names the class {name}, which the installed"
             " diffusers does not have. Install another version."
         )
-    return _built(str(name), made, found)
+    return _built(str(name), made, document)
 
 
 def read_config(path: Path) -> dict[str, Any]:
     """Arguments of a class, from a JSON file."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise TrnconvError(f"{path}: it cannot be read as JSON ({error}).") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise TrnconvError(f"{path}: a configuration is a JSON object of arguments.")
-    return found
+    return document
 
 
 def _built(name: str, made: type[Any], config: Mapping[str, Any]) -> torch.nn.Module:

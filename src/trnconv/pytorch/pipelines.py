@@ -23,9 +23,9 @@ def accelerate_pipeline(pipe: Any, **options: Any) -> PatchReport:
 
 def autoencoder_of(pipe: Any) -> nn.Module:
     """The component called `vae`, or the model that was given."""
-    found = getattr(pipe, _COMPONENT, None)
-    if isinstance(found, nn.Module):
-        return found
+    component = getattr(pipe, _COMPONENT, None)
+    if isinstance(component, nn.Module):
+        return component
     if isinstance(pipe, nn.Module) and hasattr(pipe, "decode"):
         return pipe
     components = getattr(pipe, "components", None)

@@ -13,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from trnconv.ask.ends import IDENTITY
+from trnconv.problem.epilogue import IDENTITY
 from trnconv.pytorch.backends.arrays import dtype_name
 from trnconv.pytorch.lazy.base.stats import PatchStats
 from trnconv.pytorch.lazy.base.traits import Traits, parts, tensors_in, traits_of
@@ -28,7 +28,7 @@ from trnconv.pytorch.operators.norm_call import (
     worded_norm,
 )
 from trnconv.pytorch.operators.norms import FACTORS_OP, MODULATION_OP, NORM_OP
-from trnconv.traces.operation import RMS_NORM_STEP, GROUP_NORM_STEP
+from trnconv.traces.operation import GROUP_NORM_STEP, RMS_NORM_STEP
 from trnconv.traces.step import (
     ATTENDING,
     CONVOLUTION,

@@ -1,7 +1,7 @@
 """Making a report of convolutions that were planned and priced before.
 
 A report has two kinds of modelled times. Totals and rows of layers are prices as they were given:
-mostly closed forms. The heaviest layers are also traced and scheduled here, instruction by
+mostly cost models. The heaviest layers are also traced and scheduled here, instruction by
 instruction, which takes seconds a layer: for their timelines, for what they take in every reading,
 and for what each open point of the timing model changes in the heaviest one. `ReadingRow` has both
 times of a layer side by side.
@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 import nkisim
 import trnconv
 from nkisim.machine import Machine, Reading
-from trnconv.ask.question import Question
 from trnconv.baseline import NAME, what
 from trnconv.crop import describe, under_its_plan
 from trnconv.geometry import ConvShape
 from trnconv.planner.best import best_plan
 from trnconv.planner.shares import plans_of_two
+from trnconv.problem.conv_problem import ConvProblem
 from trnconv.report.content import (
     Budget,
     Contender,
@@ -125,9 +125,9 @@ def _scheduled(convolution: Convolution) -> TimedLayer:
     length of its program as the budget.
     """
     if convolution.price.launches == 1:
-        return time_taken(convolution.question, convolution.price.plans)
+        return time_taken(convolution.problem, convolution.price.plans)
     budget = convolution.price.plan.cost.instructions
-    return time_layer(replace(convolution.question, budget=budget), cores=convolution.cores)
+    return time_layer(replace(convolution.problem, budget=budget), cores=convolution.cores)
 
 
 def _origin(options: ReportOptions) -> Origin:
@@ -186,7 +186,7 @@ def _sensitivity(
     cut = ""
     if options.effects and timed and len(timed[0].launches) == 1:
         options.tell("cutting a piece of the heaviest layer", 0, 0)
-        piece, cut = _piece(ordered[0].question, timed[0])
+        piece, cut = _piece(ordered[0].problem, timed[0])
         effects, without = largest_first(list(_effects(piece.longest, options.tell)))
     return Sensitivity(
         readings=readings,
@@ -205,21 +205,21 @@ def _effects(launch: TimedLaunch, tell: Tell) -> Iterator[Effect]:
         yield effect
 
 
-def _piece(question: Question, whole: TimedLayer) -> tuple[TimedLayer, str]:
+def _piece(problem: ConvProblem, whole: TimedLayer) -> tuple[TimedLayer, str]:
     """A few blocks of a layer's rows, and how many in words; if that fails, the layer and no words.
 
     Every open point takes up to two more schedules, so a piece is scheduled that is done quickly,
     with the layer's own plan. On two cores that is the plan of a core alone, cut into two.
     """
     alone = whole.launched == 1
-    best = whole.longest.taken if alone else best_plan(question)
-    smaller = under_its_plan(question, best, whole.launched * _BLOCKS)
+    best = whole.longest.taken if alone else best_plan(problem)
+    smaller = under_its_plan(problem, best, whole.launched * _BLOCKS)
     if smaller is None:
         return whole, ""
-    smaller_question, planned = smaller
-    assert isinstance(question.shape, ConvShape)
-    assert isinstance(smaller_question.shape, ConvShape)
-    plans = (planned,) if alone else plans_of_two(planned, smaller_question)
+    smaller_problem, planned = smaller
+    assert isinstance(problem.shape, ConvShape)
+    assert isinstance(smaller_problem.shape, ConvShape)
+    plans = (planned,) if alone else plans_of_two(planned, smaller_problem)
     by = "with the same plan" if alone else "with one core's plan, halved"
-    part = f"{describe(question.shape, smaller_question.shape)} {by}"
-    return time_taken(smaller_question, plans, (Reading.default,)), part
+    part = f"{describe(problem.shape, smaller_problem.shape)} {by}"
+    return time_taken(smaller_problem, plans, (Reading.default,)), part

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from importlib import resources
 from typing import Any
 
-from trnconv.ask.cores import cores_in_words
+from trnconv.problem.cores import describe_cores
 from trnconv.report.markup import tag, words
 from trnconv.report.numbers import amount, duration, times
 
@@ -68,7 +68,7 @@ def describe_side(document: Document) -> str:
     return (
         f"{document['model']['name']} {document['phase']} of {size['height']}x{size['width']}x"
         f"{size['frames']}, {document['machine']}, constants {document['constants_version']},"
-        f" {cores_in_words(document['cores'])}, accuracy {document['accuracy']},"
+        f" {describe_cores(document['cores'])}, accuracy {document['accuracy']},"
         f" {document['tuned']} tuned"
     )
 

@@ -166,7 +166,7 @@ class LayerTimeline:
     psum_peak_banks: int
     window_begin_ns: float
     window_end_ns: float
-    extrapolated: tuple[tuple[float, float], ...]  # stretches of loop turns that repeat
+    extrapolated: tuple[tuple[float, float], ...]  # stretches of loop iterations that repeat
     strips: tuple[LaneStrip, ...]
 
 
@@ -196,7 +196,7 @@ class ReadingRow:
     """A scheduled layer in every reading, ns of one call."""
 
     number: int
-    closed_form_ns: float
+    cost_model_ns: float
     optimistic_ns: float
     default_ns: float
     pessimistic_ns: float

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trnconv.ask.cores import cores_of
-from trnconv.ask.policy import ALWAYS_DIRECT, DIRECT
-from trnconv.ask.question import Question
 from trnconv.baseline import layer_ns
 from trnconv.geometry import ConvShape
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.cores import cores_of
+from trnconv.problem.policy import ALWAYS_DIRECT, DIRECT
 from trnconv.report.assemble import ReportInputs, ReportOptions, make_report
 from trnconv.report.content import Contender, Report, Subject
 from trnconv.report.records import Besides, Convolution
@@ -17,26 +17,26 @@ from trnconv.runtime.pricing import price
 
 
 def report_of_layer(
-    name: str, note: str, question: Question, options: ReportOptions, cores: int | None = None
+    name: str, note: str, problem: ConvProblem, options: ReportOptions, cores: int | None = None
 ) -> Report:
     """Plan and schedule one layer, and compare."""
     options.tell("planning", 0, 0)
-    launched = cores_of(question.machine, cores)
-    priced = price(question, cores=launched)
-    shape = question.shape
+    launched = cores_of(problem.machine, cores)
+    priced = price(problem, cores=launched)
+    shape = problem.shape
     known = (
-        layer_ns(shape, question.machine, question.dtype, launched)
+        layer_ns(shape, problem.machine, problem.dtype, launched)
         if isinstance(shape, ConvShape)
         else None
     )
     inputs = ReportInputs(
-        subject=_subject(name, note, question),
-        machine=question.machine,
+        subject=_subject(name, note, problem),
+        machine=problem.machine,
         cores=launched,
-        accuracy=question.policy.accuracy,
+        accuracy=problem.policy.accuracy,
         convolutions=[
             Convolution(
-                (name,), question, 1, priced, shape if isinstance(shape, ConvShape) else None
+                (name,), problem, 1, priced, shape if isinstance(shape, ConvShape) else None
             )
         ],
         baseline=lambda _: known,
@@ -44,15 +44,15 @@ def report_of_layer(
         besides=Besides(),
         longest_graph=priced.instructions,
         memory=(),
-        contenders=_contenders(question, priced.ns / 1e9, launched),
+        contenders=_contenders(problem, priced.ns / 1e9, launched),
         modelled=MODELLED,
         left_out=left_out_of_layer(),
     )
     return make_report(inputs, options)
 
 
-def _subject(name: str, note: str, question: Question) -> Subject:
-    shape = question.shape
+def _subject(name: str, note: str, problem: ConvProblem) -> Subject:
+    shape = problem.shape
     size, taps = ("\u00d7".join(map(str, numbers)) for numbers in (shape.size, shape.kernel))
     return Subject(
         kind="layer",
@@ -64,8 +64,8 @@ def _subject(name: str, note: str, question: Question) -> Subject:
     )
 
 
-def _contenders(question: Question, seconds: float, cores: int) -> tuple[Contender, ...]:
-    accuracy = question.policy.accuracy
+def _contenders(problem: ConvProblem, seconds: float, cores: int) -> tuple[Contender, ...]:
+    accuracy = problem.policy.accuracy
     ours = Contender(
         name=f"ours, accuracy {accuracy}",
         seconds=seconds,
@@ -74,6 +74,6 @@ def _contenders(question: Question, seconds: float, cores: int) -> tuple[Contend
     )
     if accuracy == DIRECT:
         return (ours,)
-    direct = price(replace(question, policy=ALWAYS_DIRECT), cores=cores).ns / 1e9
+    direct = price(replace(problem, policy=ALWAYS_DIRECT), cores=cores).ns / 1e9
     name = f"ours, accuracy {DIRECT}"
     return (ours, Contender(name=name, seconds=direct, is_subject=False, note=promise(DIRECT)))

@@ -6,7 +6,6 @@ from dataclasses import asdict, replace
 
 from nkisim.fabric import FABRICS
 from nkisim.machine import Machine
-from trnconv.ask.policy import DIRECT, policy_of
 from trnconv.baseline import ModelBaseline, model_baseline
 from trnconv.corpus.fleet.instances import Instance, instances
 from trnconv.geometry import ConvShape
@@ -23,6 +22,7 @@ from trnconv.model_plan import (
 )
 from trnconv.models import ModelEntry, find
 from trnconv.models.sizes import size_of
+from trnconv.problem.policy import DIRECT, policy_of
 from trnconv.report.assemble import ReportInputs, ReportOptions, make_report
 from trnconv.report.content import Budget, Contender, LatencyRow, Report, Subject
 from trnconv.report.records import Besides, Convolution
@@ -45,14 +45,14 @@ def report_of_model(
     known = Prices(cores=options.cores) if prices is None else prices
     asked.tell("planning", 0, 0)
     plan = model_plan(entry, clip, phase, options, known)
-    baseline = model_baseline(entry, clip, phase, options.target, options.launch_cores)
-    return make_report(_given(entry, plan, baseline, known), asked)
+    baseline = model_baseline(entry, clip, phase, options.machine, options.launch_cores)
+    return make_report(_report_inputs(entry, plan, baseline, known), asked)
 
 
-def _given(
+def _report_inputs(
     entry: ModelEntry, plan: ModelPlan, baseline: ModelBaseline | None, prices: Prices
 ) -> ReportInputs:
-    machine, reach = plan.options.target, between(plan)
+    machine, reach = plan.options.machine, between(plan)
     return ReportInputs(
         subject=_subject(entry, plan),
         machine=machine,
@@ -78,7 +78,7 @@ def _unknown(shape: ConvShape) -> None:
 
 def _besides(plan: ModelPlan) -> Besides:
     trace, options = plan.trace, plan.options
-    as_is = operation_plans(trace.operations_as_is, options.target, options.launch_cores)
+    as_is = operation_plans(trace.operations_as_is, options.machine, options.launch_cores)
     as_is_seconds = sum(operation.ns for operation in as_is) / 1e9
     return Besides(by_kind(plan.operations), as_is_seconds, plan.copied_bytes)
 
@@ -102,7 +102,7 @@ def _convolution(layer: LayerPlan, plan: ModelPlan) -> Convolution:
     policy = policy_of(options.accuracy)
     return Convolution(
         modules=layer.modules,
-        question=work.question(options.target, layer.price.plan.cost.instructions, policy),
+        problem=work.problem(options.machine, layer.price.plan.cost.instructions, policy),
         calls=layer.calls,
         price=layer.price,
         asked=shape if isinstance(shape, ConvShape) else None,

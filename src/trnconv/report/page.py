@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib import resources
 
 from nkisim.machine_workarounds import MEASURED
-from trnconv.ask.cores import cores_in_words
+from trnconv.problem.cores import describe_cores
 from trnconv.report.content import LayerRow, Report, by_times
 from trnconv.report.markup import tag, words
 from trnconv.report.numbers import amount, change, duration, percent, times
@@ -80,7 +80,7 @@ def _scrolling(name: str, *content: str) -> str:
 def _header(report: Report) -> str:
     machine = report.machine
     lead = (
-        f"Modelled on {cores_in_words(machine.cores)} of {machine.name}. All times are"
+        f"Modelled on {describe_cores(machine.cores)} of {machine.name}. All times are"
         f" modelled (constants {machine.constants_version}, {machine.reading} reading);"
         f" {'no time' if MEASURED in machine.name else 'nothing'} here was measured on a device."
         f" trnconv {report.origin.trnconv_version}, {report.origin.date}."
@@ -102,7 +102,7 @@ def _key_figures(report: Report) -> Iterator[tuple[str, str]]:
     verb = report.subject.phase or "one call"
     yield (
         duration(totals.whole_seconds),
-        f"{verb} on {cores_in_words(machine.cores)}, accuracy {totals.accuracy}",
+        f"{verb} on {describe_cores(machine.cores)}, accuracy {totals.accuracy}",
     )
     if totals.baseline_whole_seconds is not None:
         longer = times(totals.baseline_whole_seconds / totals.whole_seconds)
@@ -282,8 +282,8 @@ def _assumptions(report: Report) -> str:
     if sensitivity.readings:
         share = percent(sensitivity.scheduled_share)
         caption = (
-            f"Layers that were traced and scheduled ({share} of the time), one call. The closed"
-            " form of the planner, which the other sections use, beside the schedule."
+            f"Layers that were traced and scheduled ({share} of the time), one call. The cost"
+            " model of the planner, which the other sections use, beside the schedule."
         )
         parts += [_range(report), _scrolling("Readings", reading_table(report, caption))]
     if sensitivity.effects:

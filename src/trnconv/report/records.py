@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from nkisim.fabric import FABRICS
 from nkisim.machine import Machine, Reading
-from trnconv.ask.limits import GRAPH_INSTRUCTIONS
-from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
 from trnconv.model_plan import KindPlan
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.limits import GRAPH_INSTRUCTIONS
 from trnconv.report.content import Budget, KindRow, LayerRow, LayerTimeline, MachineFacts, Totals
 from trnconv.report.schedules import macs_per_ns
 from trnconv.runtime.pricing import Price
@@ -23,7 +23,7 @@ class Convolution:
     """Equal convolutions, however many modules call them, and what one call costs."""
 
     modules: tuple[str, ...]
-    question: Question
+    problem: ConvProblem
     calls: int
     price: Price
     asked: ConvShape | None  # what the model asked for; None for a transposed convolution
@@ -31,7 +31,7 @@ class Convolution:
     @property
     def macs(self) -> int:
         """Multiply-adds of one call, as the model asked for it."""
-        return (self.asked or self.question.shape).macs()
+        return (self.asked or self.problem.shape).macs()
 
     @property
     def cores(self) -> int:
@@ -58,7 +58,7 @@ def layer_rows(ordered: Sequence[Convolution], baseline: BaselineOf) -> tuple[La
 
 
 def _row(number: int, convolution: Convolution, whole_ns: float, baseline: BaselineOf) -> LayerRow:
-    shape, price = convolution.question.shape, convolution.price
+    shape, price = convolution.problem.shape, convolution.price
     macs = convolution.macs
     return LayerRow(
         number=number,
@@ -79,7 +79,7 @@ def _row(number: int, convolution: Convolution, whole_ns: float, baseline: Basel
         hbm_bytes=price.hbm_bytes,
         flop_per_byte=2 * macs / price.hbm_bytes,
         tflops=2 * macs / price.ns / 1e3,
-        of_peak=macs / price.ns / (convolution.cores * macs_per_ns(convolution.question.machine)),
+        of_peak=macs / price.ns / (convolution.cores * macs_per_ns(convolution.problem.machine)),
         instructions=price.instructions,
         total_instructions=convolution.calls * price.instructions,
         launches=price.launches,

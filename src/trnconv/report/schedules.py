@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from nkisim import Run
 from nkisim.machine import Machine, Reading
 from nkisim.timing import Timeline, schedule_launch
-from trnconv.ask.cores import cores_of
-from trnconv.ask.launches import planned_parts
-from trnconv.ask.question import Question
-from trnconv.forms.form import Priced
+from trnconv.algorithms.algorithm import Priced
 from trnconv.planner.best import best_plan
 from trnconv.planner.shares import shared_plans
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.cores import cores_of
+from trnconv.problem.launches import planned_parts
 from trnconv.runtime.launch import trace_plans
 
 if TYPE_CHECKING:
@@ -62,13 +62,13 @@ class TimedLaunch:
 class TimedLayer:
     """All launches of one call, one after the other. Modelled."""
 
-    question: Question
+    problem: ConvProblem
     launches: tuple[TimedLaunch, ...]  # equal ones are the same object
 
     @property
     def machine(self) -> Machine:
         """Where it would run."""
-        return self.question.machine
+        return self.problem.machine
 
     @property
     def launched(self) -> int:
@@ -100,7 +100,7 @@ class TimedLayer:
 
         A fast algorithm does fewer: it may pass 1.
         """
-        return self.question.shape.macs() / (self._macs_per_ns * self.ns(reading))
+        return self.problem.shape.macs() / (self._macs_per_ns * self.ns(reading))
 
     def array_use(self, reading: Reading = Reading.default) -> float:
         """Multiply-adds the arrays did, over what they could have done (MFU)."""
@@ -126,7 +126,7 @@ class TimedLayer:
 
     @property
     def executed_instructions(self) -> int:
-        """Turns of loops counted, on all cores."""
+        """Iterations of loops counted, on all cores."""
         return sum(line.executed_instructions for line in self._lines(self._any))
 
     @property
@@ -140,26 +140,26 @@ def macs_per_ns(machine: Machine) -> float:
 
 
 def time_layer(
-    question: Question, readings: Sequence[Reading] = READINGS, cores: int | None = None
+    problem: ConvProblem, readings: Sequence[Reading] = READINGS, cores: int | None = None
 ) -> TimedLayer:
     """Plan, trace without data, and schedule; launches of equal shape once.
 
     `cores` of a launch: None is what the machine's has.
     """
-    parts = planned_parts(question, lambda part: _scheduled(_plans(part, cores), readings))
-    return TimedLayer(question, tuple(launch for _, launch in parts))
+    parts = planned_parts(problem, lambda part: _scheduled(_plans(part, cores), readings))
+    return TimedLayer(problem, tuple(launch for _, launch in parts))
 
 
 def time_taken(
-    question: Question, plans: tuple[Priced, ...], readings: Sequence[Reading] = READINGS
+    problem: ConvProblem, plans: tuple[Priced, ...], readings: Sequence[Reading] = READINGS
 ) -> TimedLayer:
     """The same for plans that were taken before, one for each core, of a layer of one launch."""
-    return TimedLayer(question, (_scheduled(plans, readings),))
+    return TimedLayer(problem, (_scheduled(plans, readings),))
 
 
-def _plans(question: Question, cores: int | None) -> tuple[Priced, ...]:
-    alone = cores_of(question.machine, cores) == 1
-    return (best_plan(question),) if alone else shared_plans(question)
+def _plans(problem: ConvProblem, cores: int | None) -> tuple[Priced, ...]:
+    alone = cores_of(problem.machine, cores) == 1
+    return (best_plan(problem),) if alone else shared_plans(problem)
 
 
 def _scheduled(plans: tuple[Priced, ...], readings: Sequence[Reading]) -> TimedLaunch:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from trnconv.ask.policy import DIRECT, LIMITS
+from trnconv.problem.policy import DIRECT, LIMITS
 
-_CLOSED_FORM = (
-    "Every convolution, by the planner\u2019s closed form, with padding, activations and residuals"
+_COST_MODEL = (
+    "Every convolution, by the planner\u2019s cost model, with padding, activations and residuals"
     " that are fused into it."
 )
 _SCHEDULED = (
@@ -22,7 +22,7 @@ BESIDES = (
     " norms and attention; how the compiler fuses the rest is not modelled."
 )
 MODELLED = (
-    _CLOSED_FORM,
+    _COST_MODEL,
     _SCHEDULED,
     "Hardware loops, DMA descriptors, semaphores and the warm-up of the Tensor engine.",
     "The baseline, in the same timing model.",

@@ -13,11 +13,11 @@ from trnconv.report.schedules import TimedLaunch, TimedLayer
 _NOTHING = 5e-5  # of the time: what would be shown as 0.0 %
 
 
-def reading_row(number: int, closed_form_ns: float, timed: TimedLayer) -> ReadingRow:
+def reading_row(number: int, cost_model_ns: float, timed: TimedLayer) -> ReadingRow:
     """A layer that was scheduled in every reading."""
     return ReadingRow(
         number=number,
-        closed_form_ns=closed_form_ns,
+        cost_model_ns=cost_model_ns,
         optimistic_ns=timed.ns(Reading.optimistic),
         default_ns=timed.ns(Reading.default),
         pessimistic_ns=timed.ns(Reading.pessimistic),

@@ -22,7 +22,7 @@ def window_of(timeline: Timeline) -> Span:
     length = min(_WINDOW_NS, timeline.makespan_ns)
     if timeline.elisions:
         first = timeline.elisions[0]
-        middle = first.at_ns - first.ns_per_iteration / 2  # of the turn that is repeated
+        middle = first.at_ns - first.ns_per_iteration / 2  # of the iteration that is repeated
         begin = max(0.0, min(middle, first.at_ns - length / 2) - length / 2)
         return begin, begin + length
     begin = (timeline.makespan_ns - length) / 2
@@ -30,7 +30,7 @@ def window_of(timeline: Timeline) -> Span:
 
 
 def extrapolated(timeline: Timeline) -> tuple[Span, ...]:
-    """Where turns of loops are only repeated."""
+    """Where iterations of loops are only repeated."""
     return tuple(
         (elision.at_ns, elision.at_ns + elision.duration_ns) for elision in timeline.elisions
     )
@@ -55,7 +55,7 @@ def _strip(lane: Lane, use: LaneUse, timeline: Timeline, window: Span) -> LaneSt
 
 
 def _levels(lane: Lane, timeline: Timeline) -> list[float]:
-    """The share of each part in which the lane works; repeated turns like those they repeat."""
+    """The share of each part in which the lane works; repeated iterations as those they repeat."""
     levels = [0.0] * PARTS
     width = timeline.makespan_ns / PARTS
     for block in lane.blocks():

@@ -252,7 +252,7 @@ def reading_table(report: Report, caption: str) -> str:
                 scope="row",
                 class_="words",
             ),
-            tag("td", duration(reading.closed_form_ns / 1e9)),
+            tag("td", duration(reading.cost_model_ns / 1e9)),
             tag("td", duration(reading.default_ns / 1e9)),
             *(
                 _against(ns, reading.default_ns)
@@ -261,7 +261,7 @@ def reading_table(report: Report, caption: str) -> str:
         )
         for reading in report.sensitivity.readings
     ]
-    heads = ("layer", "closed form", "default", "optimistic", "pessimistic")
+    heads = ("layer", "cost model", "default", "optimistic", "pessimistic")
     return _table(caption, heads, rows)
 
 

@@ -94,7 +94,7 @@ def _repeats(timeline: LayerTimeline, floor_px: float) -> Iterator[str]:
     for begin, end in timeline.extrapolated:
         left, right = _px(begin, whole, _WHOLE), _px(end, whole, _WHOLE)
         height = floor_px - _TOP - (_PITCH - _LANE)
-        note = tag("title", "turns of a hardware loop that repeat, extrapolated")
+        note = tag("title", "iterations of a hardware loop that repeat, extrapolated")
         shape = {"x": left, "y": _TOP, "width": right - left, "height": height}
         yield tag("rect", note, **shape, class_="repeats")
 

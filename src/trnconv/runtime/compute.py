@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Protocol
 
-from trnconv.ask.launches import LaunchPart, planned_parts, require_room
-from trnconv.ask.question import Question, Shape
-from trnconv.ask.starts import FACTORS
-from trnconv.ask.words import call_in_words, shape_in_words
+from trnconv.algorithms.program import Prepared
 from trnconv.errors import PlanError, ShapeError, UnsupportedError
-from trnconv.forms.program import Prepared
-from trnconv.planner.table import form_of
+from trnconv.planner.table import algorithm_of
+from trnconv.problem.conv_problem import ConvProblem, Shape
+from trnconv.problem.describe import describe_call, describe_shape
+from trnconv.problem.launches import LaunchPart, planned_parts, require_room
+from trnconv.problem.prologue import FACTORS
 from trnconv.runtime.launch import MOST_PIECES, LaunchOperands, with_joined_pieces
 
 
 class Device(Protocol):
     """Who launches: it prepares what is asked, calls kernels, and has memory for results."""
 
-    def prepared(self, question: Question) -> Prepared:
+    def prepared(self, problem: ConvProblem) -> Prepared:
         """Planned and lowered."""
 
     def launch(self, prepared: Prepared, operands: LaunchOperands) -> tuple[Any, ...]:
@@ -35,36 +35,36 @@ class Device(Protocol):
         """An array or tensor; the type of `like` if `dtype` is empty."""
 
 
-def convolution(question: Question, operands: LaunchOperands, device: Device) -> Any:
+def convolution(problem: ConvProblem, operands: LaunchOperands, device: Device) -> Any:
     """y [N, C_out, D', H', W']; transposed if the shape says so. With a norm, a tuple of tensors.
 
     Kernels have an argument for each piece of x; if there are more pieces, they are joined first.
     """
-    _require_sizes(question, operands)
+    _require_sizes(problem, operands)
     if len(operands.inputs) > MOST_PIECES:
         _require_one_scale(operands)
         operands = replace(operands, inputs=(device.joined(operands.inputs),))
-    question = with_joined_pieces(question)
-    if question.end.norm is not None:
-        return _with_norm(question, operands, device)
+    problem = with_joined_pieces(problem)
+    if problem.epilogue.norm is not None:
+        return _with_norm(problem, operands, device)
     y: Any = None
-    for part, prepared in launches_of(question, device):
-        part_operands = operands if part.shape == question.shape else _operands(part, operands)
+    for part, prepared in launches_of(problem, device):
+        part_operands = operands if part.shape == problem.shape else _operands(part, operands)
         require_whole_phases(prepared, part_operands)
         (done,) = device.launch(prepared, part_operands)
         done = _cropped(done, part.shape)
-        if part.shape == question.shape:
+        if part.shape == problem.shape:
             return done
         if y is None:
-            sizes = (question.shape.batch, question.shape.c_out, *question.shape.out_sizes())
-            y = device.empty(sizes, operands.inputs[0], question.end.dtype)
+            sizes = (problem.shape.batch, problem.shape.c_out, *problem.shape.out_sizes())
+            y = device.empty(sizes, operands.inputs[0], problem.epilogue.dtype)
         part.output_of(y)[...] = done
     return y
 
 
-def _with_norm(question: Question, operands: LaunchOperands, device: Device) -> tuple[Any, ...]:
+def _with_norm(problem: ConvProblem, operands: LaunchOperands, device: Device) -> tuple[Any, ...]:
     """y, if it is stored, and the tensors of its norm: all channels at once, in one launch."""
-    ((_, prepared),) = launches_of(question, device)
+    ((_, prepared),) = launches_of(problem, device)
     return device.launch(prepared, operands)
 
 
@@ -76,32 +76,32 @@ def _require_one_scale(operands: LaunchOperands) -> None:
         )
 
 
-def launches_of(question: Question, device: Device) -> Iterator[tuple[LaunchPart, Prepared]]:
+def launches_of(problem: ConvProblem, device: Device) -> Iterator[tuple[LaunchPart, Prepared]]:
     """The parts of what is asked for, each as the device prepares it; mostly there is one."""
-    require_room(question)
-    yield from planned_parts(question, _planned(question, device))
+    require_room(problem)
+    yield from planned_parts(problem, _planned(problem, device))
 
 
-def filter_gradient(
-    question: Question, operands: LaunchOperands, device: Device
+def weight_gradient(
+    problem: ConvProblem, operands: LaunchOperands, device: Device
 ) -> tuple[Any, Any]:
     """dw [C_out, C_in / groups, KD, KH, KW] and db [C_out], summed over the launches."""
     x, dy = operands.inputs
     total: tuple[Any, Any] | None = None
-    for part, prepared in launches_of(question, device):
+    for part, prepared in launches_of(problem, device):
         (part_x,) = part.inputs_of((x,))
         folded = prepared.lowered[0].inputs
         folded_operands = (
             part_x.reshape(folded[0].shape),
             part.output_of(dy).reshape(folded[1].shape),
         )
-        dw, db = prepared.form.results(
+        dw, db = prepared.algorithm.results(
             prepared.lowered[0], device.launch(prepared, LaunchOperands(folded_operands))
         )
-        if part.shape == question.shape:
+        if part.shape == problem.shape:
             return dw, db
         if total is None:
-            whole = (question.shape.c_out, *dw.shape[1:])
+            whole = (problem.shape.c_out, *dw.shape[1:])
             total = (device.empty(whole, dw, ""), device.empty(whole[:1], db, ""))
             for gradient in total:
                 gradient[...] = 0
@@ -111,13 +111,13 @@ def filter_gradient(
     return total
 
 
-def _require_sizes(question: Question, operands: LaunchOperands) -> None:
-    shape = question.shape
+def _require_sizes(problem: ConvProblem, operands: LaunchOperands) -> None:
+    shape = problem.shape
     require_shape("weight", operands.w, (shape.c_out, shape.c_in // shape.groups, *shape.kernel))
     if operands.bias is not None:
         require_shape("bias", operands.bias, (shape.c_out,))
     if operands.residual is not None:
-        require_shape("residual", operands.residual, _residual_sizes(question))
+        require_shape("residual", operands.residual, _residual_sizes(problem))
     if operands.factors is not None:
         factors = (shape.c_in, FACTORS * len(operands.inputs))
         require_shape("factors of the input", operands.factors, factors)
@@ -125,8 +125,8 @@ def _require_sizes(question: Question, operands: LaunchOperands) -> None:
         require_shape("scales of the norm", operands.scales, (shape.c_out, FACTORS))
 
 
-def _residual_sizes(question: Question) -> tuple[int, ...]:
-    shape, coarse = question.shape, question.end.coarse
+def _residual_sizes(problem: ConvProblem) -> tuple[int, ...]:
+    shape, coarse = problem.shape, problem.epilogue.coarse
     sizes = (shape.batch, shape.c_out, *shape.out_sizes())
     return sizes if coarse is None else coarse.sizes(sizes)
 
@@ -134,7 +134,7 @@ def _residual_sizes(question: Question) -> tuple[int, ...]:
 def require_whole_phases(prepared: Prepared, operands: LaunchOperands) -> None:
     """A kernel adds a residual to all it stores, which may be more than the output."""
     stored, residual = prepared.lowered[0].outputs[0], operands.residual
-    coarse = prepared.plans[0].end.coarse
+    coarse = prepared.plans[0].epilogue.coarse
     needed = stored if coarse is None else coarse.sizes(stored)
     if residual is not None and tuple(residual.shape) != needed:
         raise UnsupportedError(
@@ -149,20 +149,20 @@ def require_shape(name: str, tensor: Any, expected: tuple[int, ...]) -> None:
         raise ShapeError(f"{name} {tuple(tensor.shape)}: {expected} is needed.")
 
 
-def _planned(question: Question, device: Device) -> Callable[[Question], Prepared]:
-    def planned(part: Question) -> Prepared:
+def _planned(problem: ConvProblem, device: Device) -> Callable[[ConvProblem], Prepared]:
+    def planned(part: ConvProblem) -> Prepared:
         prepared = device.prepared(part)
         plan = prepared.plans[0]
-        if question.reproducible and not form_of(plan).sums_alike(part, question):
+        if problem.reproducible and not algorithm_of(plan).sums_alike(part, problem):
             raise UnsupportedError(
-                f"reproducible=True for {call_in_words(question)}: it needs several launches, one"
+                f"reproducible=True for {describe_call(problem)}: it needs several launches, one"
                 f" with {part.shape.c_out} output channels: they would be summed in another order."
                 " Split the input."
             )
-        if not prepared.form.fits(plan, part):
+        if not prepared.algorithm.fits(plan, part):
             raise PlanError(
-                f"a plan for {shape_in_words(plan.shape)}: it is for its own shape, and this is"
-                f" {shape_in_words(part.shape)}."
+                f"a plan for {describe_shape(plan.shape)}: it is for its own shape, and this is"
+                f" {describe_shape(part.shape)}."
             )
         return prepared
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from nkisim import Run
 from nkisim.machine import find_machine
-from trnconv.ask.ends import NO_RESIDUAL, PLAIN_END, Epilogue
-from trnconv.ask.policy import DEFAULT_POLICY, Policy
-from trnconv.ask.question import Question, Shape, turned_filters, with_plain_shape
-from trnconv.ask.starts import PLAIN_START, Prologue
+from trnconv.algorithms.algorithm import Plan
 from trnconv.errors import ShapeError, UnsupportedError
-from trnconv.forms.form import Plan
 from trnconv.geometry import ZEROS, Axes, ConvShape, Padding, TransposedShape, conv_shape
+from trnconv.problem.conv_problem import ConvProblem, Shape, flipped_filters, with_plain_shape
+from trnconv.problem.epilogue import NO_RESIDUAL, PLAIN_EPILOGUE, Epilogue
+from trnconv.problem.policy import DEFAULT_POLICY, Policy
+from trnconv.problem.prologue import PLAIN_PROLOGUE, Prologue
 from trnconv.runtime import compute
 from trnconv.runtime.compute import require_shape
 from trnconv.runtime.launch import LaunchOperands
@@ -39,20 +39,20 @@ class LaunchOptions:
 
     `policy` says what may be given for speed (ask/policy.py): by default, large convolutions may
     be computed by F(2,3) in fp16, which is as accurate as bf16.
-    `forms` are the names of those that may compute it; empty: any.
+    `algorithms` are the names of those that may compute it; empty: any.
     """
 
-    target: str = "trn2"
+    machine: str = "trn2"
     cores: int | None = None  # of a launch; None: as many as the machine's has
     exact: bool = False
     plans: tuple[Plan, ...] | None = None
-    end: Epilogue = PLAIN_END  # what is fused into the way out of PSUM
+    epilogue: Epilogue = PLAIN_EPILOGUE  # what is fused into the way out of PSUM
     residual: Array | None = None  # of the output's shape, added where `end` says
-    start: Prologue = PLAIN_START  # what is done to the input where it is loaded
-    factors: Array | None = None  # of the start: [C_in, 2 x pieces], scale and shift of each
+    prologue: Prologue = PLAIN_PROLOGUE  # what is done to the input where it is loaded
+    factors: Array | None = None  # of the prologue: [C_in, 2 x pieces], scale and shift of each
     reproducible: bool = False
     policy: Policy = DEFAULT_POLICY
-    forms: tuple[str, ...] = ()
+    algorithms: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse plans that contradict the other options."""
@@ -62,19 +62,19 @@ class LaunchOptions:
                 " reproducible=True, or drop one of the two."
             )
 
-    def question(self, shape: Shape, dtype: str, pieces: tuple[int, ...] = ()) -> Question:
+    def problem(self, shape: Shape, dtype: str, pieces: tuple[int, ...] = ()) -> ConvProblem:
         """What is asked of the planner."""
-        return Question(
+        return ConvProblem(
             shape=shape,
-            machine=find_machine(self.target),
+            machine=find_machine(self.machine),
             dtype=dtype,
             pieces=pieces,
-            end=self.end,
-            start=self.start,
+            epilogue=self.epilogue,
+            prologue=self.prologue,
             reproducible=self.reproducible,
             policy=self.policy,
             exact=self.exact,
-            forms=self.forms,
+            algorithms=self.algorithms,
         )
 
 
@@ -180,9 +180,9 @@ def convolve_transposed(
     """A transposed convolution of x [N, C_in, D, H, W] and w [C_in, C_out / groups, KD, KH, KW]."""
     require_shape("input", x, (shape.batch, shape.c_in, *shape.size))
     require_shape("weight", w, (shape.c_in, shape.c_out // shape.groups, *shape.kernel))
-    if launch.start.scaled or launch.factors is not None:
+    if launch.prologue.scaled or launch.factors is not None:
         raise UnsupportedError("a transposed convolution of a scaled input: scale it before.")
-    if launch.residual is not None or launch.end.residual != NO_RESIDUAL:
+    if launch.residual is not None or launch.epilogue.residual != NO_RESIDUAL:
         raise UnsupportedError("a residual of a transposed convolution: add it afterwards.")
     return _computed(
         shape, (), LaunchOperands((x,), forward_filters(w, shape.groups), bias), launch
@@ -199,11 +199,11 @@ def _computed(
     shape: Shape, pieces: tuple[int, ...], operands: LaunchOperands, launch: LaunchOptions
 ) -> Convolved:
     device = SimulatedDevice(launch.cores, launch.plans or ())
-    question = launch.question(shape, str(operands.inputs[0].dtype), pieces)
-    if not launch.plans and with_plain_shape(question) != question:
-        question = with_plain_shape(question)
-        operands = replace(operands, w=turned_filters(operands.w))
-    y = compute.convolution(question, operands, device)
+    problem = launch.problem(shape, str(operands.inputs[0].dtype), pieces)
+    if not launch.plans and with_plain_shape(problem) != problem:
+        problem = with_plain_shape(problem)
+        operands = replace(operands, w=flipped_filters(operands.w))
+    y = compute.convolution(problem, operands, device)
     plans, runs = zip(*device.launched, strict=True)
     return Convolved(y, plans, runs)
 
@@ -214,8 +214,8 @@ def plan_for(
     launch: LaunchOptions = DEFAULT_LAUNCH,
     pieces: tuple[int, ...] = (),
 ) -> tuple[Plan, ...]:
-    """The planner's choice for one launch, one plan for each core; `pieces` as in a question."""
-    return plans_for(launch.question(shape, dtype, pieces), launch.cores)
+    """The planner's choice for one launch, one plan for each core; `pieces` as in a problem."""
+    return plans_for(launch.problem(shape, dtype, pieces), launch.cores)
 
 
 def _pieces_of(pieces: Sequence[Array], shape: ConvShape) -> tuple[Array, ...]:
@@ -236,23 +236,19 @@ def _pieces_of(pieces: Sequence[Array], shape: ConvShape) -> tuple[Array, ...]:
 
 
 def _require_factors(launch: LaunchOptions) -> None:
-    wanted, factors = launch.start.scaled, launch.factors
+    wanted, factors = launch.prologue.scaled, launch.factors
     if wanted != (factors is not None):
-        raise ShapeError(
-            f"factors {'asked for, but none given' if wanted else 'given, but the start has none'}:"
-            " say both, or neither."
-        )
+        words = "asked for, but none given" if wanted else "given, but the prologue has none"
+        raise ShapeError(f"factors {words}: say both, or neither.")
     if factors is not None and factors.dtype != np.float32:
         raise ShapeError(f"factors of {factors.dtype}: float32 is needed.")
 
 
 def _require_residual(launch: LaunchOptions, expected: tuple[int, ...]) -> None:
-    wanted, residual = launch.end.residual != NO_RESIDUAL, launch.residual
+    wanted, residual = launch.epilogue.residual != NO_RESIDUAL, launch.residual
     if wanted != (residual is not None):
-        raise ShapeError(
-            f"residual {'asked for, but none given' if wanted else 'given, but the end adds none'}:"
-            " say both, or neither."
-        )
+        words = "asked for, but none given" if wanted else "given, but the epilogue adds none"
+        raise ShapeError(f"residual {words}: say both, or neither.")
     if residual is not None:
-        coarse = launch.end.coarse
+        coarse = launch.epilogue.coarse
         require_shape("residual", residual, coarse.sizes(expected) if coarse else expected)

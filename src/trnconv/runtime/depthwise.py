@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from nkisim import Run
+from trnconv.algorithms.algorithm import Plan
 from trnconv.errors import PlanError, ShapeError
-from trnconv.forms.form import Plan
 from trnconv.geometry import Axes, ConvShape, Padding, conv_shape
 from trnconv.runtime.convolve import LaunchOptions, convolve, plan_for
 
 Array = np.ndarray[Any, Any]
 ANY, TENSOR, OTHERS = "any", "tensor", "vector"
-_FORMS = {ANY: (), TENSOR: ("direct",), OTHERS: ("depthwise",)}
+_ALGORITHMS = {ANY: (), TENSOR: ("direct",), OTHERS: ("depthwise",)}
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def depthwise(  # noqa: PLR0913 (torch's own arguments, and where to run)
     stride: Axes = 1,
     padding: Padding = 0,
     dilation: Axes = 1,
-    target: str = "trn2",
+    machine: str = "trn2",
     engines: str = ANY,
     plan: Plan | None = None,
 ) -> DepthwiseResult:
@@ -48,7 +48,9 @@ def depthwise(  # noqa: PLR0913 (torch's own arguments, and where to run)
     """
     options: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation}
     shape = depthwise_shape(x.shape, w.shape, **options)
-    launch = LaunchOptions(target, plans=(plan,) if plan else None, forms=_forms(engines))
+    launch = LaunchOptions(
+        machine, plans=(plan,) if plan else None, algorithms=_algorithms(engines)
+    )
     with _naming_the_tensor_engine(engines):
         done = convolve(x, w, bias, **options, groups=shape.c_in, launch=launch)
     return DepthwiseResult(done.y, done.plans[0][0], done.runs[0])
@@ -66,10 +68,10 @@ def depthwise_shape(
     return conv_shape(x_shape, w_shape, groups=x_shape[1], **options)
 
 
-def plan_depthwise(shape: ConvShape, target: str, dtype: str, engines: str = ANY) -> Plan:
+def plan_depthwise(shape: ConvShape, machine: str, dtype: str, engines: str = ANY) -> Plan:
     """The planner's choice for one core."""
     with _naming_the_tensor_engine(engines):
-        return plan_for(shape, dtype, LaunchOptions(target, 1, forms=_forms(engines)))[0]
+        return plan_for(shape, dtype, LaunchOptions(machine, 1, algorithms=_algorithms(engines)))[0]
 
 
 @contextmanager
@@ -83,7 +85,7 @@ def _naming_the_tensor_engine(engines: str) -> Iterator[None]:
         raise PlanError(f"{error} Or use the Tensor engine (engines={TENSOR!r}).") from error
 
 
-def _forms(engines: str) -> tuple[str, ...]:
-    if engines not in _FORMS:
-        raise PlanError(f"engines={engines!r}: one of {', '.join(map(repr, _FORMS))}.")
-    return _FORMS[engines]
+def _algorithms(engines: str) -> tuple[str, ...]:
+    if engines not in _ALGORITHMS:
+        raise PlanError(f"engines={engines!r}: one of {', '.join(map(repr, _ALGORITHMS))}.")
+    return _ALGORITHMS[engines]

@@ -34,7 +34,7 @@ def depthwise_conv1d_implicit_gemm(  # noqa: PLR0913, PLR0917 (nki-library's sig
     kern_perm: Permutation = None,
     out_perm: Permutation = None,
     *,
-    target: str = "trn2",
+    machine: str = "trn2",
 ) -> Array:
     """img_ref [N, C, 1, W], filter_ref [C * multiplier, 1, 1, S] -> [N, C * multiplier, 1, Q].
 
@@ -54,14 +54,14 @@ def depthwise_conv1d_implicit_gemm(  # noqa: PLR0913, PLR0917 (nki-library's sig
     along = (padding[1], stride[1], rhs_dilation[1])
     if lhs_dilation[1] == 1:
         options: dict[str, Any] = {"padding": (along[0],), "stride": along[1], "dilation": along[2]}
-        y = depthwise(x, w, **options, target=target).y
+        y = depthwise(x, w, **options, machine=machine).y
     else:
-        y = _of_dilated_input(x, w, along, lhs_dilation[1], target)
+        y = _of_dilated_input(x, w, along, lhs_dilation[1], machine)
     return y[:, :, None]
 
 
 def _of_dilated_input(
-    x: Array, w: Array, along: tuple[Pair, int, int], apart: int, target: str
+    x: Array, w: Array, along: tuple[Pair, int, int], apart: int, machine: str
 ) -> Array:
     """The convolution of x with `apart - 1` zeros between its elements: the transposed one.
 
@@ -95,7 +95,7 @@ def _of_dilated_input(
         groups=x.shape[1],
     )
     turned = w[:, 0, ::-1].reshape(x.shape[1], -1, 1, 1, w.shape[2])
-    done = convolve_transposed(x[:, :, None, None], turned, None, shape, LaunchOptions(target))
+    done = convolve_transposed(x[:, :, None, None], turned, None, shape, LaunchOptions(machine))
     return done.y[:, :, 0, 0]
 
 

@@ -1,7 +1,7 @@
 """torch's convolutions on NumPy arrays, with its order of arguments and its defaults.
 
 As in torch, an input without a batch is one image, and no images make no launch. What is ours is
-keyword-only: `padding_mode` ("zeros", "replicate", "reflect", "circular"), the machine (`target`),
+keyword-only: `padding_mode` ("zeros", "replicate", "reflect", "circular"), the machine (`machine`),
 the `cores` of a launch (without: two on trn2 and trn3, one on trn1), `accuracy`, what a kernel may
 give for speed: "direct", "bf16", "fast", "fastest", "half" (ask/policy.py), and `reproducible`: the
 same bits however the input is cut.
@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from nkisim.machine import find_machine
-from trnconv.ask.policy import BF16, Policy, policy_of
-from trnconv.ask.question import Question, Shape
 from trnconv.errors import ShapeError
 from trnconv.geometry import ZEROS, Axes, Padding, conv_shape, transposed_shape
+from trnconv.problem.conv_problem import ConvProblem, Shape
+from trnconv.problem.policy import BF16, Policy, policy_of
 from trnconv.runtime.compute import require_shape
 from trnconv.runtime.convolve import LaunchOptions, convolve, convolve_transposed
 from trnconv.runtime.describe import explained
@@ -46,14 +46,16 @@ def _convolution(rank: int) -> Callable[..., Array]:
         groups: int = 1,
         *,
         padding_mode: str = ZEROS,
-        target: str = "trn2",
+        machine: str = "trn2",
         cores: int | None = None,
         accuracy: str | Policy = BF16,
         reproducible: bool = False,
     ) -> Array:
         options: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation}
         options |= {"groups": groups, "padding_mode": padding_mode}
-        launch = LaunchOptions(target, cores, reproducible=reproducible, policy=policy_of(accuracy))
+        launch = LaunchOptions(
+            machine, cores, reproducible=reproducible, policy=policy_of(accuracy)
+        )
 
         x = _images(f"conv{rank}d", input, rank)
         if x.shape[0] == 0:
@@ -78,7 +80,7 @@ def _transposed_convolution(rank: int) -> Callable[..., Array]:
         groups: int = 1,
         dilation: Axes = 1,
         *,
-        target: str = "trn2",
+        machine: str = "trn2",
         cores: int | None = None,
     ) -> Array:
         options: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation}
@@ -87,7 +89,7 @@ def _transposed_convolution(rank: int) -> Callable[..., Array]:
         if x.shape[0] == 0:
             y = _of_none(transposed_shape((1, *x.shape[1:]), weight.shape, **options), x, bias)
         else:
-            y = _conv_transpose((x, weight, bias), LaunchOptions(target, cores), **options)
+            y = _conv_transpose((x, weight, bias), LaunchOptions(machine, cores), **options)
         return y if input.ndim == x.ndim else y[0]
 
     sizes = _SIZES[rank - 1]
@@ -140,16 +142,17 @@ def explain(
     padding_mode: str = ZEROS,
     transposed: bool = False,
     output_padding: Axes = 0,
-    target: str = "trn2",
+    machine: str = "trn2",
     cores: int | None = None,
     dtype: str = "bfloat16",
     accuracy: str | Policy = BF16,
 ) -> str:
     """The plan of a convolution in words: decisions, modelled time, memory, what lost and why.
 
-    Where other forms are looked for, what each of them would give follows. It takes what `conv*`
-    takes; with `transposed`, what `conv_transpose*` takes: the weight is [C_in, C_out / groups,
-    ...]. Where a call is several launches, each kind of them is listed, and the longest explained.
+    Where other algorithms are considered, what each of them would give follows. It takes what
+    `conv*` takes; with `transposed`, what `conv_transpose*` takes: the weight is [C_in, C_out /
+    groups, ...]. Where a call is several launches, each kind of them is listed, and the longest
+    explained.
     """
     sizes = _whole("explain", input_shape, len(weight_shape) - 2)
     options: dict[str, Any] = {"stride": stride, "dilation": dilation, "groups": groups}
@@ -163,8 +166,8 @@ def explain(
             raise ShapeError(f"output_padding={output_padding}: of transposed convolutions only.")
         options |= {"padding": padding, "padding_mode": padding_mode}
         shape = conv_shape(sizes, weight_shape, **options)
-    question = Question(shape, find_machine(target), dtype, policy=policy_of(accuracy))
-    return "\n\n".join(explained(question, cores))
+    problem = ConvProblem(shape, find_machine(machine), dtype, policy=policy_of(accuracy))
+    return "\n\n".join(explained(problem, cores))
 
 
 def _require_numbers(padding: Padding, padding_mode: str) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from trnconv.ask import borders
 from trnconv.geometry import Axes, ConvShape, Padding, conv_shape, input_gradient_shape
+from trnconv.problem import borders
 from trnconv.runtime.compute import require_shape
 from trnconv.runtime.convolve import (
     DEFAULT_LAUNCH,

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import inf
 
-from trnconv.ask.limits import (
+from trnconv.errors import PlanError
+from trnconv.problem.limits import (
     DEFAULT_BUDGET,
     GRAPH_INSTRUCTIONS,
     LONGER_BUDGETS,
     SHORTER_BUDGETS,
 )
-from trnconv.errors import PlanError
 from trnconv.runtime.pricing import Price
 
 # Of a launch, longest first; beside them an equal share of the graph.
 _BETWEEN = (24_000, 12_000)
-# The same where loops are counted too: longer turns, or no loop.
+# The same where loops are counted too: longer iterations, or no loop.
 _LONGER = (60_000, 80_000, 120_000, *LONGER_BUDGETS, GRAPH_INSTRUCTIONS)
 _SHARES = 3  # an equal share, and two shorter limits
 _MINOR = 200  # a convolution with less than that part of a graph is shortened only if it must be

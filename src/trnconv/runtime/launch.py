@@ -1,4 +1,4 @@
-"""One launch: plans lowered, operands packed, a kernel called. The same for every form.
+"""One launch: plans lowered, operands packed, a kernel called. The same for every algorithm.
 
 In nkisim with data (`run`), and without for modelled times (`trace_plan`, `time_plan`); a device
 gets the same kernel and operands (`Prepared`).
@@ -13,17 +13,17 @@ import nkisim
 from nkisim import Kernel, Run
 from nkisim.machine import Machine, Reading
 from nkisim.timing import Timeline, schedule_launch
-from trnconv.ask.question import Question
-from trnconv.forms.form import Plan
-from trnconv.forms.program import Prepared, prepared, timed, traced
-from trnconv.planner.table import form_of
+from trnconv.algorithms.algorithm import Plan
+from trnconv.algorithms.program import Prepared, prepared, timed, traced
+from trnconv.planner.table import algorithm_of
+from trnconv.problem.conv_problem import ConvProblem
 
 MOST_PIECES = 3  # tensors that x may lie in: each is an argument of a kernel
 
 
-def with_joined_pieces(question: Question) -> Question:
+def with_joined_pieces(problem: ConvProblem) -> ConvProblem:
     """What runs: more pieces than a kernel has arguments for are joined before."""
-    return replace(question, pieces=()) if len(question.pieces) > MOST_PIECES else question
+    return replace(problem, pieces=()) if len(problem.pieces) > MOST_PIECES else problem
 
 
 @dataclass(frozen=True)
@@ -40,18 +40,18 @@ class LaunchOperands:
 
 def prepare(plans: tuple[Plan, ...]) -> Prepared:
     """Lower plans that their machine can run; PlanError says why it cannot."""
-    return prepared(form_of(plans[0]), plans)
+    return prepared(algorithm_of(plans[0]), plans)
 
 
 def run(program: Prepared, operands: LaunchOperands) -> Run:
     """The kernel in nkisim, with data, on a logical core of as many cores as there are plans."""
     plans, inputs = program.plans, operands.inputs
-    program.form.check_inputs(plans[0], inputs, operands.factors)
+    program.algorithm.check_inputs(plans[0], inputs, operands.factors)
     packed = program.pack(operands.w, operands.bias)
     return nkisim.run(
         Kernel(program.kernel(len(inputs)))[len(plans)],
         *program.arguments(inputs, packed, operands.residual, operands.factors, operands.scales),
-        machine=plans[0].machine,
+        machine=plans[0].machine_name,
         lnc=len(plans),
         summation="fixed" if all(plan.is_reproducible for plan in plans) else "fast",
     )

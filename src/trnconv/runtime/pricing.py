@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trnconv.ask.cores import cores_of
-from trnconv.ask.launches import planned_parts, require_room
-from trnconv.ask.question import Question
-from trnconv.forms.form import Priced
+from trnconv.algorithms.algorithm import Priced
 from trnconv.planner.best import best_plan
 from trnconv.planner.shares import pair_ns, shared_plans
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.cores import cores_of
+from trnconv.problem.launches import planned_parts, require_room
 from trnconv.runtime.launch import time_plan, time_plans, with_joined_pieces
 
 
@@ -49,31 +49,31 @@ class Price:
 
 
 def price(
-    question: Question,
+    problem: ConvProblem,
     *,
     simulate: bool = False,
     cores: int | None = None,
     beyond_hbm: bool = False,
 ) -> Price:
-    """By the planner's closed form; with `simulate`, every launch is traced and scheduled.
+    """By the planner's cost model; with `simulate`, every launch is traced and scheduled.
 
-    The closed form is within a few percent of the schedule (tests/trnconv/planner), and a hundred
+    The cost model is within a few percent of the schedule (tests/trnconv/planner), and a hundred
     times faster. `cores` of a launch: None is what the machine's has. Of two, the slower one's time
     and plan count, and the barrier at which they meet. `beyond_hbm`: tensors that HBM does not hold
     are priced all the same, as a model's that would be cut before it runs.
     """
-    question = with_joined_pieces(question)
+    problem = with_joined_pieces(problem)
     if not beyond_hbm:
-        require_room(question)
-    price_of = _price_of_two if cores_of(question.machine, cores) > 1 else _launch_price
-    parts = planned_parts(question, lambda part: price_of(part, simulate=simulate))
+        require_room(problem)
+    price_of = _price_of_two if cores_of(problem.machine, cores) > 1 else _launch_price
+    parts = planned_parts(problem, lambda part: price_of(part, simulate=simulate))
     first, *others = (part_price for _, part_price in parts)
     return sum(others, start=first)
 
 
-def _price_of_two(question: Question, *, simulate: bool) -> Price:
+def _price_of_two(problem: ConvProblem, *, simulate: bool) -> Price:
     """One launch on two cores."""
-    both = shared_plans(question)
+    both = shared_plans(problem)
     slower = max(both, key=lambda priced: priced.cost.total_ns)
     cost = slower.cost
     columns = sum(priced.cost.columns for priced in both)
@@ -82,7 +82,7 @@ def _price_of_two(question: Question, *, simulate: bool) -> Price:
         time_plans(plans).makespan_ns if simulate else pair_ns(both),
         max(priced.cost.instructions for priced in both),
         sum(priced.cost.hbm_bytes for priced in both),
-        columns * question.machine.partitions**2,
+        columns * problem.machine.partitions**2,
         1,
         cost.bound,
         both,
@@ -91,10 +91,10 @@ def _price_of_two(question: Question, *, simulate: bool) -> Price:
     )
 
 
-def _launch_price(question: Question, *, simulate: bool) -> Price:
-    best = best_plan(question)
+def _launch_price(problem: ConvProblem, *, simulate: bool) -> Price:
+    best = best_plan(problem)
     cost = best.cost
-    macs = cost.columns * question.machine.partitions**2
+    macs = cost.columns * problem.machine.partitions**2
     if not simulate:
         return Price(
             cost.total_ns,

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from trnconv.ask.policy import Policy
 from trnconv.errors import TrnconvError
+from trnconv.problem.policy import Policy
 
 Array = np.ndarray[Any, Any]
 MARGIN = 2.0  # what was not sampled may be that much larger

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from nkisim import Run
-from trnconv.ask.question import Question
-from trnconv.forms.form import Plan
-from trnconv.forms.program import Prepared
+from trnconv.algorithms.algorithm import Plan
+from trnconv.algorithms.program import Prepared
+from trnconv.problem.conv_problem import ConvProblem
 from trnconv.runtime.launch import LaunchOperands, prepare, run
 from trnconv.runtime.plans import plans_for
 
@@ -23,9 +23,9 @@ class SimulatedDevice:
     plans: tuple[Plan, ...] = ()  # in place of the planner's choice
     launched: list[tuple[tuple[Plan, ...], Run]] = field(default_factory=list)
 
-    def prepared(self, question: Question) -> Prepared:
+    def prepared(self, problem: ConvProblem) -> Prepared:
         """By the planner, unless plans were given."""
-        return prepare(self.plans or plans_for(question, self.cores))
+        return prepare(self.plans or plans_for(problem, self.cores))
 
     def launch(self, prepared: Prepared, operands: LaunchOperands) -> tuple[Any, ...]:
         """In nkisim."""

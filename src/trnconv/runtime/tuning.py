@@ -1,22 +1,22 @@
-"""Tuning: the best candidates of the planner's closed form, timed on nkisim's schedule."""
+"""Tuning: the best candidates of the planner's cost model, timed on nkisim's schedule."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from trnconv.ask.launches import planned_parts
-from trnconv.ask.question import Question
+from trnconv.algorithms.algorithm import Plan, Priced
+from trnconv.algorithms.search import thorough_search
 from trnconv.errors import UnsupportedError
-from trnconv.forms.form import Plan, Priced
-from trnconv.forms.search import thorough_search
 from trnconv.planner.best import choose, searched_plan
 from trnconv.planner.shares import launch_ns, plans_of_two, searched_pair, thorough_pairs
-from trnconv.planner.table import form_of
+from trnconv.planner.table import algorithm_of
 from trnconv.planner.tuned_file import TunedPlan, key_of
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.launches import planned_parts
 from trnconv.runtime.launch import time_plan, time_plans
 
-# By how much a plan may be slower by the closed form to be scheduled: what that form may be off.
+# By how much a plan may be slower by the cost model to be scheduled: what the model may be off.
 _CLOSE = 1.02
 Watch = Callable[[int, int], None]  # candidates timed, of how many
 Launch = tuple[Priced, ...]  # a plan for each core
@@ -37,14 +37,14 @@ class Timed:
 
 @dataclass(frozen=True)
 class Tuning:
-    """The candidates of a question in the order of the closed form; the first is its choice."""
+    """The candidates of a problem in the order of the cost model; the first is its choice."""
 
-    question: Question
+    problem: ConvProblem
     timed: tuple[Timed, ...]
 
     @property
     def planned(self) -> Timed:
-        """What the closed form takes."""
+        """What the cost model takes."""
         return self.timed[0]
 
     @property
@@ -57,7 +57,7 @@ class Tuning:
         """The winner as it is stored."""
         best = self.winner
         return TunedPlan(
-            key_of(self.question),
+            key_of(self.problem),
             best.candidate.plan,
             best.ns,
             self.planned.ns,
@@ -65,40 +65,42 @@ class Tuning:
         )
 
 
-def best_candidates(question: Question, count: int) -> list[Priced]:
-    """The plan a search takes, then the fastest others by the closed form that are allowed."""
-    choice = choose(question)
-    found = [priced for offer in choice.offers for priced in offer.plans]
-    found.sort(key=lambda priced: priced.cost.total_ns)
-    return [choice.taken, *(priced for priced in found if priced.plan != choice.taken.plan)][:count]
+def best_candidates(problem: ConvProblem, count: int) -> list[Priced]:
+    """The plan a search takes, then the fastest others by the cost model that are allowed."""
+    choice = choose(problem)
+    candidates = [priced for offer in choice.offers for priced in offer.plans]
+    candidates.sort(key=lambda priced: priced.cost.total_ns)
+    return [choice.taken, *(priced for priced in candidates if priced.plan != choice.taken.plan)][
+        :count
+    ]
 
 
-def tune(question: Question, count: int, watch: Watch = _unwatched) -> tuple[Tuning, ...]:
+def tune(problem: ConvProblem, count: int, watch: Watch = _unwatched) -> tuple[Tuning, ...]:
     """Time the `count` best candidates; one tuning for each distinct launch of a convolution."""
-    if question.reproducible:
+    if problem.reproducible:
         raise UnsupportedError(
             "tuning a reproducible convolution: which plan it gets must not depend on its size."
             " Tune without reproducible."
         )
-    parts = planned_parts(question, lambda part: _tuned(part, count, watch))
+    parts = planned_parts(problem, lambda part: _tuned(part, count, watch))
     return tuple({launch.shape: tuning for launch, tuning in parts}.values())
 
 
-def _tuned(question: Question, count: int, watch: Watch) -> Tuning:
-    candidates = best_candidates(question, count)
+def _tuned(problem: ConvProblem, count: int, watch: Watch) -> Tuning:
+    candidates = best_candidates(problem, count)
     timed = []
     for candidate in candidates:
         timeline = time_plan(candidate.plan)
         timed.append(Timed(candidate, timeline.makespan_ns, timeline.bound))
         watch(len(timed), len(candidates))
-    return Tuning(question, tuple(timed))
+    return Tuning(problem, tuple(timed))
 
 
 @dataclass(frozen=True)
 class Effort:
     """How much is tried for a launch.
 
-    Long programs take minutes to schedule, and the closed form is within a part in a hundred of
+    Long programs take minutes to schedule, and the cost model is within a part in a hundred of
     their schedules: it is their judge.
     """
 
@@ -114,25 +116,25 @@ class TunedLaunch:
     tried: int  # candidates of the effort that was made; 0: they are what a search takes
 
 
-def tuned_launch(question: Question, cores: int, effort: Effort) -> TunedLaunch:
+def tuned_launch(problem: ConvProblem, cores: int, effort: Effort) -> TunedLaunch:
     """What a search takes; of short programs, the candidate whose schedule ends first."""
-    searched = searched_pair(question) if cores > 1 else (searched_plan(question),)
-    return better_launch(question, searched, effort)
+    searched = searched_pair(problem) if cores > 1 else (searched_plan(problem),)
+    return better_launch(problem, searched, effort)
 
 
-def better_launch(question: Question, launch: Launch, effort: Effort) -> TunedLaunch:
+def better_launch(problem: ConvProblem, launch: Launch, effort: Effort) -> TunedLaunch:
     """The fastest of these plans, which a search took, and others that a search has no time for.
 
     Among short programs that are close, their schedules decide.
     """
     if effort.candidates == 1:
         return TunedLaunch(launch, 0)
-    launch = _thorough(question, launch)
+    launch = _thorough(problem, launch)
     if not _is_scheduled(launch, effort):
         return TunedLaunch(launch, effort.candidates)
     others = (
-        plans_of_two(answer, question) if len(launch) > 1 else (answer,)
-        for answer in best_candidates(question, effort.candidates)
+        plans_of_two(answer, problem) if len(launch) > 1 else (answer,)
+        for answer in best_candidates(problem, effort.candidates)
     )
     return TunedLaunch(fastest_launch([launch, *others], effort), effort.candidates)
 
@@ -156,13 +158,13 @@ def _is_scheduled(launch: Launch, effort: Effort) -> bool:
     return effort.candidates > 1 and longest <= effort.longest
 
 
-def _thorough(question: Question, launch: Launch) -> Launch:
-    """The fastest by the closed form, of the same form of kernels; these, if none is faster."""
-    form = form_of(launch[0].plan)
+def _thorough(problem: ConvProblem, launch: Launch) -> Launch:
+    """The fastest by the cost model, of the same algorithm; these, if none is faster."""
+    algorithm = algorithm_of(launch[0].plan)
     if len(launch) > 1:
-        others: list[Launch] = [*thorough_pairs(form, question)]
+        others: list[Launch] = [*thorough_pairs(algorithm, problem)]
     else:
-        others = [(plan,) for plan in thorough_search(form, question)[:1]]
+        others = [(plan,) for plan in thorough_search(algorithm, problem)[:1]]
     return min([launch, *others], key=launch_ns)
 
 

@@ -11,9 +11,9 @@ from trnconv.traces.model_trace import (
     ModelTrace,
     Moved,
     TracedConv,
-    without_ends,
+    without_fused_norms,
+    without_norm_epilogues,
     without_norms,
-    without_starts,
 )
 from trnconv.traces.operation import Operation
 from trnconv.traces.other_size import at_size
@@ -29,7 +29,7 @@ __all__ = [
     "graphs_of",
     "shipped",
     "shipped_text",
-    "without_ends",
+    "without_fused_norms",
+    "without_norm_epilogues",
     "without_norms",
-    "without_starts",
 ]

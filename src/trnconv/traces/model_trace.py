@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from nkisim.machine import Machine
-from trnconv.ask.ends import IDENTITY, ITEM_BYTES, PLAIN_END, Epilogue
-from trnconv.ask.limits import DEFAULT_BUDGET
-from trnconv.ask.policy import DEFAULT_POLICY, Policy
-from trnconv.ask.question import Question, Shape
-from trnconv.ask.starts import PLAIN_START, Prologue
 from trnconv.geometry import ConvShape
+from trnconv.problem.conv_problem import ConvProblem, Shape
+from trnconv.problem.epilogue import IDENTITY, ITEM_BYTES, PLAIN_EPILOGUE, Epilogue
+from trnconv.problem.limits import DEFAULT_BUDGET
+from trnconv.problem.policy import DEFAULT_POLICY, Policy
+from trnconv.problem.prologue import PLAIN_PROLOGUE, Prologue
 from trnconv.traces.operation import RMS_NORM, RMS_NORM_STEP, Operation
 
 CACHE = "cache"  # frames that a model keeps a copy of
@@ -28,25 +28,25 @@ class TracedConv:
     shape: Shape
     dtype: str = "bfloat16"
     pieces: tuple[int, ...] = ()  # frames of each tensor the input lies in; empty: one
-    end: Epilogue = PLAIN_END
+    epilogue: Epilogue = PLAIN_EPILOGUE
     reproducible: bool = False
     instead_of: ConvShape | None = None  # what the model asked for, if this is a cheaper equal
-    start: Prologue = PLAIN_START
+    prologue: Prologue = PLAIN_PROLOGUE
 
-    def question(
+    def problem(
         self, machine: Machine, budget: int = DEFAULT_BUDGET, policy: Policy = DEFAULT_POLICY
-    ) -> Question:
+    ) -> ConvProblem:
         """What it would cost there, with at most so many instructions a launch."""
-        return Question(
+        return ConvProblem(
             shape=self.shape,
             machine=machine,
             dtype=self.dtype,
             pieces=self.pieces,
-            end=self.end,
+            epilogue=self.epilogue,
             reproducible=self.reproducible,
             budget=budget,
             policy=policy,
-            start=self.start,
+            prologue=self.prologue,
         )
 
 
@@ -102,7 +102,7 @@ class ModelTrace:
 
 def without_norms(trace: ModelTrace) -> ModelTrace:
     """The same where no norm is a kernel of ours: operation by operation, and caches are copied."""
-    apart = replace(without_starts(trace), operations=trace.operations_unfused)
+    apart = replace(without_fused_norms(trace), operations=trace.operations_unfused)
     more = _copied(apart) - _copied(trace)
     copies = [copy for copy in trace.moved if copy.kind != CACHE]
     caches = sum(copy.moved_bytes for copy in trace.moved if copy.kind == CACHE)
@@ -114,19 +114,19 @@ def _copied(trace: ModelTrace) -> int:
     return sum(calls * op.moved_bytes for op, calls in trace.operations if op.kind == COPY)
 
 
-def without_starts(trace: ModelTrace) -> ModelTrace:
-    """The same with norms of their own in place of convolutions' starts and ends.
+def without_fused_norms(trace: ModelTrace) -> ModelTrace:
+    """The same with norms of their own in place of convolutions' prologues and epilogues.
 
     Residuals of lower resolution are copied first.
     """
     if all(_is_plain(work) for work, _ in trace.works):
         return trace
-    bare = without_ends(trace, lambda _: True)
+    bare = without_norm_epilogues(trace, lambda _: True)
     works: Counter[TracedConv] = Counter()
     operations: Counter[Operation] = Counter()
     for work, calls in bare.works:
-        end = replace(work.end, coarse=None)
-        works[replace(work, start=PLAIN_START, end=end)] += calls
+        epilogue = replace(work.epilogue, coarse=None)
+        works[replace(work, prologue=PLAIN_PROLOGUE, epilogue=epilogue)] += calls
         for operation in _spread_residual(work):
             operations[operation] += calls
     for operation, calls in bare.operations:
@@ -135,12 +135,16 @@ def without_starts(trace: ModelTrace) -> ModelTrace:
 
 
 def _is_plain(work: TracedConv) -> bool:
-    return work.start == PLAIN_START and work.end.norm is None and work.end.coarse is None
+    return (
+        work.prologue == PLAIN_PROLOGUE
+        and work.epilogue.norm is None
+        and work.epilogue.coarse is None
+    )
 
 
 def _spread_residual(work: TracedConv) -> tuple[Operation, ...]:
     """The copy that makes a coarse residual as large as the output."""
-    coarse, shape = work.end.coarse, work.shape
+    coarse, shape = work.epilogue.coarse, work.shape
     if coarse is None:
         return ()
     sizes = (shape.batch, shape.c_out, *shape.out_sizes())
@@ -149,15 +153,15 @@ def _spread_residual(work: TracedConv) -> tuple[Operation, ...]:
     return (Operation(COPY, sizes, work.dtype, read, written, (COPY,), read + written),)
 
 
-def without_ends(trace: ModelTrace, is_apart: Callable[[TracedConv], bool]) -> ModelTrace:
-    """The same with norms of their own in place of these convolutions' ends."""
+def without_norm_epilogues(trace: ModelTrace, is_apart: Callable[[TracedConv], bool]) -> ModelTrace:
+    """The same with norms of their own in place of these convolutions' epilogues."""
     works: Counter[TracedConv] = Counter()
     operations: Counter[Operation] = Counter()
     for work, calls in trace.works:
-        if work.end.norm is None or not is_apart(work):
+        if work.epilogue.norm is None or not is_apart(work):
             works[work] += calls
             continue
-        works[replace(work, end=replace(work.end, norm=None))] += calls
+        works[replace(work, epilogue=replace(work.epilogue, norm=None))] += calls
         for operation in norms_of(work):
             operations[operation] += calls
     for operation, calls in trace.operations:
@@ -167,7 +171,7 @@ def without_ends(trace: ModelTrace, is_apart: Callable[[TracedConv], bool]) -> M
 
 def norms_of(work: TracedConv) -> tuple[Operation, ...]:
     """The norms at a convolution's end, as kernels of their own would do them."""
-    norm, shape = work.end.norm, work.shape
+    norm, shape = work.epilogue.norm, work.shape
     if norm is None:
         return ()
     frames, *plane = shape.out_sizes()

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
 
-from trnconv.ask.question import Shape
 from trnconv.geometry import ConvShape, TransposedShape
 from trnconv.models import ModelEntry, Size, latent_size
+from trnconv.problem.conv_problem import Shape
 from trnconv.traces.graphs import graphs_of
 from trnconv.traces.model_trace import ModelTrace, Moved, TracedConv
 from trnconv.traces.operation import Operation

@@ -5,9 +5,9 @@ With u = 2**-24 (half a step of float32), n products to an output, A = sum |x| |
 direct   float32 sums in any order are off by at most gamma(n + 1) A, gamma(k) = k u / (1 - k u)
          (Higham, Accuracy and Stability of Numerical Algorithms, lemma 3.1); products of bf16 and
          fp16 are exact, those of float32 cost one factor more. The reference adds 2**-53's share.
-minimal  transformed inputs and weights are rounded to fp16: `minimal/error.py` has the most that
-         costs. What the transforms multiply is at most kappa max|x| sum|w|, three times that on
-         the way out, where differences such as 4 m - 2 (m + m') are formed in eight operations.
+winograd transformed inputs and weights are rounded to fp16: `winograd/error.py` has the most
+         that costs. What the transforms multiply is at most kappa max|x| sum|w|, three times that
+         on the way out, where differences such as 4 m - 2 (m + m') are formed in eight operations.
 output   rounding to the type of y: half a step at |y|, plus what was off before.
 """
 
@@ -19,9 +19,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from trnconv.forms.form import Plan
+from trnconv.algorithms.algorithm import Plan
 from trnconv.geometry import ConvShape
-from trnconv.planner.table import form_of
+from trnconv.planner.table import algorithm_of
 from trnconv.reference import forward
 
 Array = np.ndarray[Any, Any]
@@ -34,7 +34,7 @@ def largest_errors(x: Array, w: Array, bias: Array, shape: ConvShape, plan: Plan
     """For each output, the most that a correct kernel may be off before its output is rounded."""
     largest = float(np.abs(x.astype(np.float64)).max())
     filters = np.abs(w.astype(np.float64)).sum(axis=(1, 2, 3, 4))
-    rounding = form_of(plan).rounding_errors(plan, largest, filters)
+    rounding = algorithm_of(plan).rounding_errors(plan, largest, filters)
     if rounding is not None:
         return _of_transforms(*rounding, bias, shape)
     terms = _terms(shape)

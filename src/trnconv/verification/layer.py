@@ -9,15 +9,15 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from trnconv.ask.cores import cores_of
-from trnconv.ask.launches import planned_parts
-from trnconv.ask.policy import ALWAYS_DIRECT, LIMITS
-from trnconv.ask.question import Question
+from trnconv.algorithms.algorithm import Priced
 from trnconv.crop import crop, describe, effort, under_its_plan
-from trnconv.forms.form import Priced
 from trnconv.geometry import ConvShape
 from trnconv.planner.best import best_plan, plans_like
 from trnconv.planner.shares import plans_of_two
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.cores import cores_of
+from trnconv.problem.launches import planned_parts
+from trnconv.problem.policy import ALWAYS_DIRECT, LIMITS
 from trnconv.reference import forward
 from trnconv.runtime.convolve import LaunchOptions, convolve_shape
 from trnconv.verification.bounds import half_steps, largest_errors
@@ -58,20 +58,20 @@ class Verdict:
         return accurate and not self.errors.outside
 
 
-def verify_layer(question: Question, seed: int = 0, cores: int | None = None) -> Verdict:
+def verify_layer(problem: ConvProblem, seed: int = 0, cores: int | None = None) -> Verdict:
     """Run the plan of a layer, or of a piece of it if it is large, on seeded normal data.
 
     `cores` of the launch: None is what the machine's has.
     """
-    whole = question.shape
+    whole = problem.shape
     assert isinstance(whole, ConvShape)
-    checked, planned = _small_enough(question)
+    checked, planned = _small_enough(problem)
     shape = checked.shape
     assert isinstance(shape, ConvShape)
-    x, w, bias = random_data(shape, question.dtype, seed)
-    alone = cores_of(question.machine, cores) == 1
+    x, w, bias = random_data(shape, problem.dtype, seed)
+    alone = cores_of(problem.machine, cores) == 1
     plans = (planned,) if alone else plans_of_two(planned, checked)
-    launch = LaunchOptions(question.machine.name, plans=tuple(plan.plan for plan in plans))
+    launch = LaunchOptions(problem.machine.name, plans=tuple(plan.plan for plan in plans))
     y = convolve_shape((x,), w, bias, shape, launch).y
     exact = forward(x, w, bias, shape)
     off = largest_errors(x, w, bias, shape, planned.plan)
@@ -81,13 +81,13 @@ def verify_layer(question: Question, seed: int = 0, cores: int | None = None) ->
         shape=shape,
         cut=describe(whole, shape),
         errors=errors_of(y, exact, off + half_steps(np.abs(exact) + off, y.dtype)),
-        most_over_floor=_promised(question, planned),
+        most_over_floor=_promised(problem, planned),
     )
 
 
-def _promised(question: Question, planned: Priced) -> float | None:
+def _promised(problem: ConvProblem, planned: Priced) -> float | None:
     rounds = planned.plan.expected_ratio > 1
-    return LIMITS[question.policy.accuracy] if rounds else None
+    return LIMITS[problem.policy.accuracy] if rounds else None
 
 
 def errors_of(y: Array, exact: Array, bound: Array) -> Errors:
@@ -112,31 +112,31 @@ def _rms(values: Array) -> float:
     return float(np.sqrt(np.square(values).mean()))
 
 
-def _small_enough(question: Question) -> tuple[Question, Priced]:
+def _small_enough(problem: ConvProblem) -> tuple[ConvProblem, Priced]:
     """The layer, or a piece of it, with a plan: the layer's own, or one of the same algorithm."""
-    shape = question.shape
+    shape = problem.shape
     assert isinstance(shape, ConvShape)
-    parts = planned_parts(question, best_plan)
+    parts = planned_parts(problem, best_plan)
     launch, planned = next(iter(parts))
-    first = replace(question, shape=launch.shape)
+    first = replace(problem, shape=launch.shape)
     if launch.shape == shape and effort(shape) <= MOST_EFFORT:
         return first, planned
     piece = under_its_plan(first, planned, 1)
     if piece is not None and _effort(piece[0]) <= MOST_EFFORT:
         return piece
-    smaller = replace(question, shape=crop(shape, MOST_EFFORT))
+    smaller = replace(problem, shape=crop(shape, MOST_EFFORT))
     return smaller, _alike(smaller, planned)
 
 
-def _effort(question: Question) -> int:
-    assert isinstance(question.shape, ConvShape)
-    return effort(question.shape)
+def _effort(problem: ConvProblem) -> int:
+    assert isinstance(problem.shape, ConvShape)
+    return effort(problem.shape)
 
 
-def _alike(question: Question, planned: Priced) -> Priced:
+def _alike(problem: ConvProblem, planned: Priced) -> Priced:
     """The best plan of the same algorithm for a smaller layer, if there is one."""
-    candidates = plans_like(planned, question)
-    return candidates[0] if candidates else best_plan(replace(question, policy=ALWAYS_DIRECT))
+    candidates = plans_like(planned, problem)
+    return candidates[0] if candidates else best_plan(replace(problem, policy=ALWAYS_DIRECT))
 
 
 def random_data(shape: ConvShape, dtype: str, seed: int) -> tuple[Array, Array, Array]:

@@ -8,7 +8,6 @@ import pytest
 from nkisim.errors import NkiValidationError
 from nkisim.machine import TRN2, find_machine
 from nkisim.measured_machine import machine_of, named_machine, read_machine
-from trnconv.ask.question import Question
 from trnconv.bringup import stage4
 from trnconv.bringup.ladder import GREEN, Bench
 from trnconv.bringup.runner import SimulatedRunner
@@ -16,6 +15,7 @@ from trnconv.bringup.timing_kernels import clocked_of
 from trnconv.cases import find
 from trnconv.planner.best import choose
 from trnconv.planner.explain import explain_choice
+from trnconv.problem.conv_problem import ConvProblem
 
 FIELDS = [clocked.field for clocked in clocked_of(1)]
 WITHIN = 0.03
@@ -92,7 +92,8 @@ def test_a_layers_plan_changes_by_it_and_explain_cites_it(tmp_path):
     path.write_text(json.dumps(document(constants=constants)))
     case = find("wan_pointwise_384")
     plain, measured = (
-        choose(Question(case.shape, machine, case.dtype)) for machine in (TRN2, read_machine(path))
+        choose(ConvProblem(case.shape, machine, case.dtype))
+        for machine in (TRN2, read_machine(path))
     )
     assert plain.taken.plan.in_words() != measured.taken.plan.in_words()
     text = "\n".join(explain_choice(measured))

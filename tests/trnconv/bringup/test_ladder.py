@@ -44,7 +44,7 @@ def test_notes_never_stop():
     assert states(checks) == [("a", NOTED), ("b", NOTED)]
 
 
-def test_a_workaround_that_is_on_leaves_its_question_out():
+def test_a_workaround_that_is_on_leaves_its_problem_out():
     checks = [check("a", RED, workaround="fence"), check("b", RED, void_with=("fence",))]
     assert states(checks, "fence") == [("a", OFF), ("b", OFF)]
 

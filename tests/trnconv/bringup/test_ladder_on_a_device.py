@@ -24,4 +24,4 @@ def test_a_check_of_the_ladder(check, bench):
     from trnconv.bringup.ladder import climb
 
     (climbed,) = climb([check], bench)
-    assert climbed.finding.state != RED, f"{climbed.finding.words}; turn {climbed.workaround}"
+    assert climbed.finding.state != RED, f"{climbed.finding.words}; apply {climbed.workaround}"

@@ -7,11 +7,11 @@ import pytest
 import neuron_features as features
 from nkisim.machine import find_machine
 from repetition import few
+from trnconv.algorithms.program import traced
 from trnconv.bringup import stage2
 from trnconv.bringup.ladder import GREEN, Bench
 from trnconv.bringup.layers import LAYERS
 from trnconv.bringup.runner import SimulatedRunner
-from trnconv.forms.program import traced
 from trnconv.runtime.launch import prepare
 
 BY_NAME = {layer.name: layer for layer in LAYERS}
@@ -20,10 +20,10 @@ LEFT_OUT = {
     "no-psum-in-place": ("residual-before", features.psum_in_place),
     "dense-evictions": ("transposed", features.strided_eviction),
     "no-loads-ahead": ("ahead", features.loads_ahead),
-    "no-dma-transpose": ("filter-gradient", features.transposing_dma),
-    "no-growing-banks": ("minimal", features.growing_bank),
-    "no-loops": ("rolled", features.has_loop),
-    "fence": ("rolled", features.unfenced),
+    "no-dma-transpose": ("weight-gradient", features.transposing_dma),
+    "no-growing-banks": ("winograd", features.growing_bank),
+    "no-loops": ("looped", features.has_loop),
+    "fence": ("looped", features.unfenced),
 }
 
 
@@ -57,8 +57,8 @@ def test_a_layer_does_the_thing_and_with_the_workaround_it_does_not(workaround):
     name, feature = LEFT_OUT[workaround]
     layer = BY_NAME[name]
     for target, does in (("trn2", True), (f"trn2+{workaround}", False)):
-        question = layer.question(find_machine(target))
-        run = traced(prepare(layer.planned(question, 1)))
+        problem = layer.problem(find_machine(target))
+        run = traced(prepare(layer.planned(problem, 1)))
         assert feature(run) is does, target
 
 

@@ -32,7 +32,7 @@ def test_without_a_terminal_there_are_lines_now_and_then(capsys, monkeypatch):
         (0, 0, 10.0, ""),  # no end is known
     ],
 )
-def test_the_end_is_guessed_from_the_pace(monkeypatch, done, of, spent, more):
+def test_the_end_is_guessed_from_the_throughput(monkeypatch, done, of, spent, more):
     now = [100.0]
     monkeypatch.setattr(heartbeat, "monotonic", lambda: now[0])
     work = heartbeat._Work("planning", began=100.0)

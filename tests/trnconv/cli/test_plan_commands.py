@@ -12,12 +12,12 @@ import pytest
 from cli_runs import answer
 from nkisim.machine import TRN2
 from repetition import few, slow_beyond
-from trnconv.ask.question import Question
 from trnconv.cases import find
 from trnconv.cli import completion, environment
 from trnconv.errors import UnsupportedError
 from trnconv.model_plan import PlanOptions, Prices, model_plan
 from trnconv.models import models
+from trnconv.problem.conv_problem import ConvProblem
 from trnconv.runtime.launch import time_plan
 from trnconv.runtime.pricing import price
 from yardstick import limit_s
@@ -35,10 +35,10 @@ def test_models_lists_the_registry(run):
 
 @pytest.mark.parametrize("accuracy", ["direct", "bf16"])
 def test_plan_of_a_layer_has_the_planners_price(run, accuracy):
-    from trnconv.ask.policy import Policy
+    from trnconv.problem.policy import Policy
 
     case = find("cogvideox_512")
-    expected = price(Question(case.shape, TRN2, policy=Policy(accuracy)))
+    expected = price(ConvProblem(case.shape, TRN2, policy=Policy(accuracy)))
     found = answer(run("plan", case.name, "--accuracy", accuracy, "--json"))
     assert found["ns"] == expected.ns
     assert found["instructions"] == expected.instructions

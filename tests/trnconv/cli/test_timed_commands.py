@@ -8,10 +8,10 @@ import pytest
 from cli_runs import answer
 from nkisim.machine import TRN2, Reading
 from nkisim.timing import schedule_launch
-from trnconv.ask.policy import Policy
-from trnconv.ask.question import Question
 from trnconv.baseline import layer_ns
 from trnconv.cases import BENCHMARK, find
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.policy import Policy
 from trnconv.report.schedules import time_layer
 from trnconv.runtime.launch import trace_plans
 from trnconv.runtime.plans import plans_for
@@ -23,7 +23,7 @@ SMALL = ("--channels", "16:24", "--kernel", "3x3", "--size", "12x20", "--padding
 
 def test_time_is_the_schedule_in_every_reading(run):
     found = answer(run("time", "image_2x8", "--cores", "1", "--json"))
-    timed = time_layer(Question(find("image_2x8").shape, TRN2), cores=1)
+    timed = time_layer(ConvProblem(find("image_2x8").shape, TRN2), cores=1)
     assert {name: one["ns"] for name, one in found["readings"].items()} == {
         reading.value: timed.ns(reading) for reading in Reading
     }
@@ -43,7 +43,7 @@ def test_time_is_the_schedule_in_every_reading(run):
 
 def test_time_of_two_cores_is_that_of_both_on_one_clock(run):
     found = answer(run("time", "image_2x8", "--json"))
-    plans = plans_for(Question(find("image_2x8").shape, TRN2))
+    plans = plans_for(ConvProblem(find("image_2x8").shape, TRN2))
     launch = trace_plans(plans)
     both = schedule_launch(launch.traces, TRN2, memories=launch.memories)
     assert found["cores"] == len(both) == 2
@@ -196,13 +196,15 @@ def test_bench_has_our_prices_beside_the_stored_baseline(run):
     (row,) = answer(run("bench", "k3", "--json"))["rows"]
     shape = find("k3").shape
     for accuracy, seconds in row["seconds"].items():
-        asked = Question(shape, TRN2, policy=Policy(accuracy))
+        asked = ConvProblem(shape, TRN2, policy=Policy(accuracy))
         assert seconds == pytest.approx(price(asked, cores=2).ns / 1e9)
     assert row["baseline_seconds"] == pytest.approx(layer_ns(shape) / 2e9)
     assert "cpu_measured_seconds" not in row
     (alone,) = answer(run("bench", "k3", "--cores", "1", "--json"))["rows"]
     assert alone["baseline_seconds"] == pytest.approx(layer_ns(shape) / 1e9)
-    assert alone["seconds"]["bf16"] == pytest.approx(price(Question(shape, TRN2), cores=1).ns / 1e9)
+    assert alone["seconds"]["bf16"] == pytest.approx(
+        price(ConvProblem(shape, TRN2), cores=1).ns / 1e9
+    )
 
 
 def test_bench_measures_this_cpu_only_if_asked_and_says_so(run):

@@ -5,20 +5,20 @@ import json
 import pytest
 
 from nkisim.machine import TRN2
-from trnconv.ask.policy import ALWAYS_DIRECT
-from trnconv.ask.question import Question
+from trnconv.algorithms.recipe_parts import RecipePair
 from trnconv.errors import UnsupportedError
 from trnconv.export import ExportedProblem, exported_entry
 from trnconv.export.entries import classes_of, encoded
-from trnconv.forms.recipe_parts import RecipePair
 from trnconv.geometry import ConvShape
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.policy import ALWAYS_DIRECT
 
 pytestmark = pytest.mark.integrations
 SHAPE = ConvShape(1, 8, 6, (3, 5, 7), (3, 3, 3), pad_before=(0, 1, 1), pad_after=(0, 1, 1))
 
 
 def problem(shape, **more):
-    return ExportedProblem(Question(shape, TRN2, policy=ALWAYS_DIRECT, **more), ("it",))
+    return ExportedProblem(ConvProblem(shape, TRN2, policy=ALWAYS_DIRECT, **more), ("it",))
 
 
 def test_a_document_is_json_and_names_its_kernel():
@@ -45,6 +45,6 @@ def test_what_cannot_be_exported_is_refused_by_name():
         exported_entry(problem(large))
     lines = ConvShape(1, 256, 256, (1, 1, 4096), (1, 1, 4), groups=256)
     with pytest.raises(UnsupportedError, match="planned as depthwise"):
-        exported_entry(problem(lines, forms=("depthwise",)))
+        exported_entry(problem(lines, algorithms=("depthwise",)))
     with pytest.raises(UnsupportedError, match="it: float64 is not exported"):
         exported_entry(problem(SHAPE, dtype="float64"))

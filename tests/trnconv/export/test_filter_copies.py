@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from nkisim.machine import TRN2
-from trnconv.ask.policy import ALWAYS_DIRECT
-from trnconv.ask.question import Question
 from trnconv.export.filter_copies import filter_copies
 from trnconv.geometry import ConvShape
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.policy import ALWAYS_DIRECT
 from trnconv.runtime.launch import prepare
 from trnconv.runtime.plans import plans_for
 
@@ -25,10 +25,10 @@ SHAPES = [
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_copies_make_the_image(shape):
-    question = Question(shape, TRN2, policy=ALWAYS_DIRECT)
-    prepared = prepare(plans_for(question))
+    problem = ConvProblem(shape, TRN2, policy=ALWAYS_DIRECT)
+    prepared = prepare(plans_for(problem))
     for lowered in prepared.lowered:
-        source = prepared.form.sources(lowered)[0]
+        source = prepared.algorithm.sources(lowered)[0]
         image, writes = (np.zeros_like(source.numbers) for _ in range(2))
         copies = filter_copies(source)
         for line, lines, column, columns, apart, first, line_step, step in copies:

@@ -12,8 +12,6 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from nkisim.machine import TRN2
-from trnconv.ask.ends import end_of
-from trnconv.ask.question import Question
 from trnconv.errors import TrnconvError
 from trnconv.export import exported_entry, problems_of, write_folder
 from trnconv.export.entries import encoded
@@ -21,6 +19,8 @@ from trnconv.export.problems import ExportedProblem
 from trnconv.export.template import conv
 from trnconv.export.template.images import packed
 from trnconv.geometry import conv_shape
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.epilogue import epilogue_of
 from trnconv.pytorch.backends.arrays import to_array
 from trnconv.runtime.launch import prepare
 from trnconv.runtime.plans import plans_for
@@ -104,11 +104,11 @@ def test_its_conv3d_begins_as_torch_s():
     assert names[:7] == "x weight bias stride padding dilation groups".split()
 
 
-def random_filters(question, seed):
-    shape = question.shape
+def random_filters(problem, seed):
+    shape = problem.shape
     generator = torch.Generator().manual_seed(seed)
     sizes = (shape.c_out, shape.c_in // shape.groups, *shape.kernel)
-    kind = getattr(torch, question.dtype)
+    kind = getattr(torch, problem.dtype)
     w = torch.randn(sizes, generator=generator).to(kind)
     return w, torch.randn(shape.c_out, generator=generator).to(kind)
 
@@ -117,8 +117,8 @@ def random_filters(question, seed):
 def test_a_composed_activation_is_exported_with_its_slope(activation, elsewhere, tmp_path):
     """Sums are multiples of 32: exp(z) - 1 is -1 below 0, and all of them are exact."""
     shape = conv_shape((1, 2, 1, 1, 30), (3, 2, 1, 1, 5), padding=((0, 0), (0, 0), (2, 2)))
-    question = Question(shape, TRN2, end=end_of(activation, "none", ""))
-    made = exported_entry(ExportedProblem(question, ("line",)))
+    problem = ConvProblem(shape, TRN2, epilogue=epilogue_of(activation, "none", ""))
+    made = exported_entry(ExportedProblem(problem, ("line",)))
     write_folder(tmp_path / "made", "exported_line", [made], "a line", "0")
     named = {"elu": "elu(z)", "leaky_relu:0.5": "leaky_relu(z, 0.5)"}[activation]
     program = f"""
@@ -150,9 +150,9 @@ def test_recipes_and_packing_of_wan_are_the_planner_s(step):
     assert len(problems) > 40
     for number, problem in enumerate(problems[::step]):
         document = json.loads(json.dumps(exported_entry(problem).document))
-        planned = prepare(plans_for(problem.question))
+        planned = prepare(plans_for(problem.problem))
         assert document["recipe"] == encoded(planned.recipe)
-        w, bias = random_filters(problem.question, number)
+        w, bias = random_filters(problem.problem, number)
         expected = planned.pack(to_array(w), to_array(bias))
         images = packed(document["arrays"], w, bias)
         for image, array in zip(images, expected, strict=True):

@@ -14,26 +14,26 @@ def test_imports_are_relative_and_those_for_types_are_left_out():
     source = (
         "from typing import TYPE_CHECKING\n"
         "from trnconv._nki import nl\n"
-        "from trnconv.forms.direct.core import (\n    Core,\n)\n"
+        "from trnconv.algorithms.direct.core import (\n    Core,\n)\n"
         "if TYPE_CHECKING:\n    from nkisim.machine import Machine\n"
         "x = 1\n"
     )
-    assert relative(source, ["forms", "direct", "kernel"]) == (
+    assert relative(source, ["algorithms", "direct", "kernel"]) == (
         "from typing import TYPE_CHECKING\n"
         "from ..._nki import nl\n"
-        "from ...forms.direct.core import (\n    Core,\n)\n"
+        "from ...algorithms.direct.core import (\n    Core,\n)\n"
         "x = 1\n"
     )
 
 
 def test_what_needs_nkisim_is_refused():
-    with pytest.raises(UnsupportedError, match=r"forms\.x imports nkisim\.machine"):
-        relative("from nkisim.machine import Machine\n", ["forms", "x"])
+    with pytest.raises(UnsupportedError, match=r"algorithms\.x imports nkisim\.machine"):
+        relative("from nkisim.machine import Machine\n", ["algorithms", "x"])
 
 
 def test_the_package_imports_only_itself_and_nki():
-    texts = kernel_package("trnconv.forms.direct.kernel")
-    assert "forms/direct/__init__.py" in texts
+    texts = kernel_package("trnconv.algorithms.direct.kernel")
+    assert "algorithms/direct/__init__.py" in texts
     assert "__init__.py" in texts
     tops = set()
     for path, text in texts.items():
@@ -44,6 +44,6 @@ def test_the_package_imports_only_itself_and_nki():
                 tops.add(node.module.split(".")[0])
             elif isinstance(node, ast.ImportFrom):
                 parts = path.removesuffix(".py").split("/")
-                target = "/".join([*parts[: len(parts) - node.level], *node.module.split(".")])
-                assert f"{target}.py" in texts, f"{path} imports {target}"
+                machine = "/".join([*parts[: len(parts) - node.level], *node.module.split(".")])
+                assert f"{machine}.py" in texts, f"{path} imports {machine}"
     assert tops <= {"__future__", "dataclasses", "hashlib", "nki", "typing"}

@@ -21,8 +21,8 @@ def test_a_model_is_all_its_convolutions_with_what_a_patched_one_fuses():
     seen = without_norms(shipped(entry, entry.production, "decode"))
     names = {name for problem in problems for name in problem.names}
     assert names == {work.module for work, *_ in seen.works}
-    assert len({problem.question for problem in problems}) == len(problems)
-    assert any(problem.question.pieces == (2, 2, 2) for problem in problems)
+    assert len({problem.problem for problem in problems}) == len(problems)
+    assert any(problem.problem.pieces == (2, 2, 2) for problem in problems)
     assert problems == problems_of("wan2.1", "720p81", "decode", TRN2)
 
 
@@ -45,7 +45,7 @@ def test_a_file_of_shapes(tmp_path):
     file.write_text(json.dumps([shape]))
     (problem,) = problems_of(str(file), "", "decode", TRN2)
     expected = conv_shape((1, 8, 3, 6, 6), (4, 8, 3, 3, 3), padding=((2, 0), (1, 1), (1, 1)))
-    assert problem.question.shape == expected
+    assert problem.problem.shape == expected
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from trnconv.fused_ops.problem import price_of
 from trnconv.fused_ops.rms_norm import problem as rms_norm
 from trnconv.fused_ops.rms_norm_gradient import problem as rms_norm_gradient
 
-TURN = 120  # static instructions
+ITERATION = 120  # static instructions
 KEPT = (
     price_of,
     rms_norm.plan_of,
@@ -24,11 +24,11 @@ KEPT = (
 
 
 @pytest.fixture
-def short_turns(monkeypatch):
-    """Turns of some steps, in every kernel; what was planned before is forgotten."""
+def short_iterations(monkeypatch):
+    """Iterations of some steps, in every kernel; what was planned before is forgotten."""
     for module in (sweep, modulation):
-        monkeypatch.setattr(module, "TURN_INSTRUCTIONS", TURN)
-    monkeypatch.setattr(modulation, "_UNROLLED", 2 * TURN)
+        monkeypatch.setattr(module, "ITERATION_INSTRUCTIONS", ITERATION)
+    monkeypatch.setattr(modulation, "_UNROLLED", 2 * ITERATION)
     monkeypatch.setattr(attention, "_TILES", (2,))
     for kept in KEPT:
         kept.cache_clear()

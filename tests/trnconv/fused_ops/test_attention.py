@@ -68,7 +68,7 @@ def test_values_are_within_the_derived_bound(problem, cores):
 
 
 @few(1)
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_iterations")
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("problem", LOOPED, ids=str)
 def test_values_of_loops_are_within_the_derived_bound(problem, cores):
@@ -103,7 +103,7 @@ def test_large_scores_do_not_overflow_and_the_maximum_may_come_last():
 
 
 @few(1)
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_iterations")
 @pytest.mark.parametrize("problem", [CASES[3], CASES[6], *LOOPED], ids=str)
 def test_two_cores_give_the_bits_of_one(problem):
     given = arrays(problem)
@@ -166,7 +166,7 @@ def test_the_price_is_within_5_percent_of_the_schedule(problem, machine, cores):
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("problem", [Attention(1, 1, 64), Attention(1, 500, 384)], ids=str)
 def test_prices_of_a_few_hundred_tokens_are_within_10_percent(problem, cores):
-    """One or two tiles of queries: waits decide, which the closed form has in part."""
+    """One or two tiles of queries: waits decide, which the cost model has in part."""
     check_price(problem, TRN2, cores, 0.10)
 
 
@@ -184,7 +184,7 @@ def test_images_in_between_are_priced_alike(tokens, cores):
 
 
 def test_four_fifths_of_the_tensor_engine_are_products_of_long_videos():
-    """HunyuanVideo, 17 frames of 720p: 72,000 tokens in five. Modelled, by the closed form."""
+    """HunyuanVideo, 17 frames of 720p: 72,000 tokens in five. Modelled, by the cost model."""
     problem = Attention(1, 72_000, 512, frame_tokens=14_400)
     pairs = sum(14_400 * 14_400 * frame for frame in range(1, 6))
     ideal = 2 * pairs * 512 / (128 * 128 * 2.4)  # ns of an array that does nothing else

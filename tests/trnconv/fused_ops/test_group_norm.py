@@ -83,7 +83,7 @@ def test_values_are_within_the_derived_bound(problem, cores):
 
 
 @few(1)
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_iterations")
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("problem", LOOPED, ids=str)
 def test_values_of_loops_are_within_the_derived_bound(problem, cores):
@@ -126,7 +126,7 @@ def test_a_large_mean_does_not_cancel():
 
 
 @few(1)
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_iterations")
 @pytest.mark.parametrize("problem", [CASES[0], CASES[3], CASES[8], CASES[10], LOOPED[1]], ids=str)
 def test_two_cores_apply_the_bits_of_one(problem):
     """Statistics in two parts have other roundings; what is made of given ones is the same."""

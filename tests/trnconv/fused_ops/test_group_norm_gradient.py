@@ -98,7 +98,7 @@ def test_values_are_within_the_derived_bound(problem, cores):
 
 
 @few(1)
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_iterations")
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("problem", LOOPED, ids=str)
 def test_values_of_loops_are_within_the_derived_bound(problem, cores):

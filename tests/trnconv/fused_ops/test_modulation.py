@@ -79,7 +79,7 @@ def test_values_are_within_the_derived_bound(problem, cores):
 
 
 @few(1)
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_iterations")
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("problem", LOOPED, ids=str)
 def test_values_of_loops_are_within_the_derived_bound(problem, cores):
@@ -108,7 +108,7 @@ def test_random_sizes(seed):
 
 
 @few(1)
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_iterations")
 @pytest.mark.parametrize("problem", [CASES[0], CASES[2], *LOOPED], ids=str)
 def test_two_cores_give_the_bits_of_one(problem):
     x, low, scale_shift = arrays(problem)

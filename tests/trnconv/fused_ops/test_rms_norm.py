@@ -76,7 +76,7 @@ def test_values_are_within_the_derived_bound(problem, cores):
 
 
 @few(1)
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_iterations")
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("problem", LOOPED, ids=str)
 def test_values_of_loops_are_within_the_derived_bound(problem, cores):
@@ -118,7 +118,7 @@ def test_zeros_stay_zeros_and_large_values_do_not_overflow(dtype):
 
 
 @few(1)
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_iterations")
 @pytest.mark.parametrize("problem", [CASES[0], CASES[5], *LOOPED], ids=str)
 def test_two_cores_give_the_bits_of_one(problem):
     x, gamma, beta = arrays(problem)

@@ -9,10 +9,6 @@ import pytest
 
 from causal_run import causal_run
 from nkisim.machine import TRN2
-from trnconv.ask.ends import Epilogue, NormEnd
-from trnconv.ask.launches import launches
-from trnconv.ask.limits import DEFAULT_BUDGET, GRAPH_INSTRUCTIONS
-from trnconv.ask.policy import ALWAYS_DIRECT
 from trnconv.errors import PlanError, ShapeError, UnsupportedError
 from trnconv.geometry import conv_shape
 from trnconv.model_plan import (
@@ -27,6 +23,10 @@ from trnconv.model_plan import plans as plans_module
 from trnconv.model_plan import traces as traces_module
 from trnconv.models import Size, find, models
 from trnconv.models.sizes import size_of
+from trnconv.problem.epilogue import Epilogue, NormEpilogue
+from trnconv.problem.launches import launches
+from trnconv.problem.limits import DEFAULT_BUDGET, GRAPH_INSTRUCTIONS
+from trnconv.problem.policy import ALWAYS_DIRECT
 from trnconv.runtime.graph import GraphBudget, price_graph
 from trnconv.runtime.pricing import price
 from trnconv.traces import TracedConv, graphs_of, shipped, shipped_text
@@ -75,8 +75,8 @@ def test_totals_are_those_of_every_single_call(plan):
     prices = {}
     total_ns = instructions = hbm_bytes = macs = 0
     for work, calls in plan.trace.works:
-        key = (work.shape, work.end)
-        prices[key] = prices.get(key) or price(work.question(TRN2, policy=ALWAYS_DIRECT))
+        key = (work.shape, work.epilogue)
+        prices[key] = prices.get(key) or price(work.problem(TRN2, policy=ALWAYS_DIRECT))
         total_ns += calls * prices[key].ns
         instructions += calls * prices[key].instructions
         hbm_bytes += calls * prices[key].hbm_bytes
@@ -91,7 +91,7 @@ def test_equal_calls_are_one_layer(plan):
     modules = [name for layer in plan.layers for name in layer.modules]
     assert len(modules) == len(plan.trace.works) > len(plan.layers)
     assert sum(layer.calls for layer in plan.layers) == plan.trace.calls == plan.calls
-    assert len({layer.work.question(TRN2) for layer in plan.layers}) == len(plan.layers)
+    assert len({layer.work.problem(TRN2) for layer in plan.layers}) == len(plan.layers)
 
 
 def test_the_heaviest_come_first(plan):
@@ -244,8 +244,8 @@ def test_shipped_launches_start_no_processes(monkeypatch):
     monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", None)
     entry = find("kvae-video")
     seen = shipped(entry, size_of(entry, "720p81"), "decode")
-    asked = [work.question(TRN2) for work, _ in seen.works]
-    assert len({question for question in asked if len(launches(question.shape)) > 1}) >= 8
+    asked = [work.problem(TRN2) for work, _ in seen.works]
+    assert len({problem for problem in asked if len(launches(problem.shape)) > 1}) >= 8
     Prices(jobs=2).prepare(asked)
 
 
@@ -371,20 +371,18 @@ def test_the_graphs_of_a_model_have_all_its_calls():
 def test_each_norm_is_where_it_is_faster(monkeypatch):
     """At the end of one convolution of two; of the other, and by direct ones, apart."""
     shape = conv_shape((1, 96, 6, 96, 160), (96, 96, 3, 3, 3), padding=(0, 1, 1))
-    end = Epilogue(norm=NormEnd(1e-6, "silu"))
-    large = TracedConv("large", shape, end=end)
+    epilogue = Epilogue(norm=NormEpilogue(1e-6, "silu"))
+    large = TracedConv("large", shape, epilogue=epilogue)
     small = replace(large, module="small", shape=replace(shape, size=(3, 96, 160)))
     seen = replace(causal_run(), works=((large, 5), (small, 2)))
-    monkeypatch.setattr(
-        plans_module, "is_faster_at_end", lambda question, *_: question.shape == shape
-    )
+    monkeypatch.setattr(plans_module, "is_faster_fused", lambda problem, *_: problem.shape == shape)
     size = find("wan2.1").production
     found = plan_trace(seen, size, PlanOptions(cores=1))
-    assert [layer.work.end.norm for layer in found.layers] == [end.norm, None]
+    assert [layer.work.epilogue.norm for layer in found.layers] == [epilogue.norm, None]
     ((norm, calls),) = found.trace.operations
     assert (norm.shape, calls) == ((1, 96, 1, 96, 160), 2)
     assert found.operation_seconds > 0
     monkeypatch.undo()
     direct = plan_trace(seen, size, DIRECT)
-    assert [layer.work.end.norm for layer in direct.layers] == [None, None]
+    assert [layer.work.epilogue.norm for layer in direct.layers] == [None, None]
     assert sum(plan.calls for plan in direct.operations) == 7

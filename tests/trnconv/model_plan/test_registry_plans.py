@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from trnconv import cache
-from trnconv.ask.limits import DEFAULT_BUDGET, GRAPH_INSTRUCTIONS, SHORTER_BUDGETS
 from trnconv.model_plan import registry_plans
 from trnconv.model_plan.plans import plan_trace
 from trnconv.model_plan.registry_plans import Making, make_plans
@@ -21,6 +20,7 @@ from trnconv.planner.shipped_file import (
     refusal,
 )
 from trnconv.planner.shipped_plans import plans_in_making
+from trnconv.problem.limits import DEFAULT_BUDGET, GRAPH_INSTRUCTIONS, SHORTER_BUDGETS
 from trnconv.runtime.launch import time_plans
 from trnconv.runtime.tuning import (
     Effort,
@@ -52,12 +52,12 @@ def making(monkeypatch, tmp_path):
 
 @pytest.fixture
 def searches(monkeypatch):
-    """The questions that were searched, as they come."""
+    """The problems that were searched, as they come."""
     found = []
 
-    def counted(question, *rest):
-        found.append(question)
-        return tuned_launch(question, *rest)
+    def counted(problem, *rest):
+        found.append(problem)
+        return tuned_launch(problem, *rest)
 
     monkeypatch.setattr(registry_plans, "tuned_launch", counted)
     return found
@@ -68,9 +68,9 @@ def test_a_file_has_the_plans_that_a_search_takes(making):
     assert parse(making.path.read_text(), "a test") == file
     assert file.name == "trn2_2_sdxl.json"
     assert dict(file.stamp) == cache.stamp()
-    assert len(file.plans) == len(making.questions()) == FEW
-    for question in making.questions():
-        assert answer_of(question, file.plans[digest_of(question)]) == searched_pair(question)
+    assert len(file.plans) == len(making.problems()) == FEW
+    for problem in making.problems():
+        assert answer_of(problem, file.plans[digest_of(problem)]) == searched_pair(problem)
     assert [path.name for path in making.folder.iterdir()] == [file.name]
 
 
@@ -78,12 +78,12 @@ def test_a_wider_accuracy_has_the_plan_of_a_narrower_one_where_that_is_faster(ma
     """Searches of wider accuracies may have looked through fewer plans than those that ship."""
     narrower = make_plans(making, unwatched)
 
-    def short_search(question, *_):
-        return TunedLaunch(plans_of_two(best_candidates(question, 99)[-1], question), 1)
+    def short_search(problem, *_):
+        return TunedLaunch(plans_of_two(best_candidates(problem, 99)[-1], problem), 1)
 
     fast = replace(making, accuracy="fast")
-    asked = list(zip(making.questions(), fast.questions(), strict=True))
-    best = [answer_of(question, narrower.plans[digest_of(question)]) for question, _ in asked]
+    asked = list(zip(making.problems(), fast.problems(), strict=True))
+    best = [answer_of(problem, narrower.plans[digest_of(problem)]) for problem, _ in asked]
     found = [short_search(wider).plans for _, wider in asked]
     assert any(launch_ns(taken) > launch_ns(own) for taken, own in zip(found, best, strict=True))
     monkeypatch.setattr(registry_plans, "tuned_launch", short_search)
@@ -108,7 +108,7 @@ def test_what_was_begun_is_gone_on_with(making, searches, monkeypatch):
     assert not making.path.exists()
     searches.clear()
     whole = make_plans(making, unwatched)
-    assert searches == making.questions()[2:]
+    assert searches == making.problems()[2:]
     searches.clear()
     assert make_plans(making, unwatched) == whole
     assert searches == []
@@ -129,9 +129,9 @@ def test_plans_of_other_sources_are_kept_if_they_are_legal(making, searches, mon
     assert (again.stamp, again.plans) == (stamp, first.plans)
     assert searches == []
 
-    illegal = making.questions()[0]
+    illegal = making.problems()[0]
     broken = {**first.plans, digest_of(illegal): {**first.plans[digest_of(illegal)]}}
-    broken[digest_of(illegal)]["form"] = "of another day"
+    broken[digest_of(illegal)]["algorithm"] = "of another day"
     making.path.write_text(making.file(broken).text(), encoding="utf-8")
     assert make_plans(making, unwatched).plans == first.plans
     assert searches == [illegal]
@@ -165,7 +165,7 @@ def test_equal_convolutions_of_models_are_searched_and_stored_once(making, searc
 def test_what_has_plans_is_searched_again_on_request(making, searches):
     """A slower plan is replaced, a faster one kept; so is a refusal, and what others have."""
     first = make_plans(making, unwatched)
-    slow, refused, kept = making.questions()
+    slow, refused, kept = making.problems()
     slower = plans_of_two(best_candidates(slow, 99)[-1], slow)
     assert launch_ns(slower) > launch_ns(searched_pair(slow))
     plans = dict(first.plans)
@@ -187,21 +187,21 @@ def test_what_has_plans_is_searched_again_on_request(making, searches):
 def test_a_plan_that_is_faster_than_what_a_search_finds_is_kept(making, monkeypatch):
     first = make_plans(making, unwatched)
 
-    def short_search(question, *_):
-        return TunedLaunch(plans_of_two(best_candidates(question, 99)[-1], question), 1)
+    def short_search(problem, *_):
+        return TunedLaunch(plans_of_two(best_candidates(problem, 99)[-1], problem), 1)
 
     monkeypatch.setattr(registry_plans, "tuned_launch", short_search)
     again = make_plans(replace(making, again=True), unwatched)
-    for question in making.questions():
+    for problem in making.problems():
         found, before = (
-            answer_of(question, one.plans[digest_of(question)]) for one in (again, first)
+            answer_of(problem, one.plans[digest_of(problem)]) for one in (again, first)
         )
         assert launch_ns(found) == launch_ns(before)
 
 
 def test_what_another_machine_has_is_taken_where_it_is_faster(making, monkeypatch):
     """Where more is tried than a search; of another number of cores nothing is taken."""
-    question = min(making.questions(), key=lambda asked: asked.shape.macs())
+    problem = min(making.problems(), key=lambda asked: asked.shape.macs())
     best = make_plans(replace(making, machine="trn3"), unwatched)
     asked = []
 
@@ -209,8 +209,8 @@ def test_what_another_machine_has_is_taken_where_it_is_faster(making, monkeypatc
         asked.append((machine, cores))
         return shipped_plans.ShippedSet((best,), best.plans, "")
 
-    def short_search(question, *_):
-        return TunedLaunch(plans_of_two(best_candidates(question, 99)[-1], question), 1)
+    def short_search(problem, *_):
+        return TunedLaunch(plans_of_two(best_candidates(problem, 99)[-1], problem), 1)
 
     monkeypatch.setattr(registry_plans, "shipped_set", shipped_elsewhere)
     monkeypatch.setattr(registry_plans, "tuned_launch", short_search)
@@ -218,8 +218,8 @@ def test_what_another_machine_has_is_taken_where_it_is_faster(making, monkeypatc
     for candidates in (1, 2):
         effort = Effort(candidates, longest=0)
         file = make_plans(replace(making, effort=effort, again=True), unwatched)
-        found[candidates] = launch_ns(answer_of(question, file.plans[digest_of(question)]))
-    there = launch_ns(answer_of(question, best.plans[digest_of(question)]))
+        found[candidates] = launch_ns(answer_of(problem, file.plans[digest_of(problem)]))
+    there = launch_ns(answer_of(problem, best.plans[digest_of(problem)]))
     assert found[2] == there < found[1]
 
 
@@ -237,11 +237,11 @@ def test_where_plans_do_not_fit_a_graph_shorter_ones_are_made(making, searches, 
     often = replace(seen, works=tuple((work, calls) for work, _ in seen.works))
     monkeypatch.setattr(registry_plans, "shipped", lambda *_: often)
     file = make_plans(making, unwatched)
-    short = [question for question in searches if question.budget < DEFAULT_BUDGET]
-    assert {digest_of(question) for question in searches} == file.plans.keys()
-    assert {question.budget for question in short} < set(SHORTER_BUDGETS)
+    short = [problem for problem in searches if problem.budget < DEFAULT_BUDGET]
+    assert {digest_of(problem) for problem in searches} == file.plans.keys()
+    assert {problem.budget for problem in short} < set(SHORTER_BUDGETS)
 
-    monkeypatch.setattr(best, "searched_plan", lambda question: pytest.fail(str(question)))
+    monkeypatch.setattr(best, "searched_plan", lambda problem: pytest.fail(str(problem)))
     monkeypatch.setattr(shares, "searched_plan", best.searched_plan)
     with plans_in_making(file):
         planned = plan_trace(often, SDXL.production)
@@ -258,13 +258,13 @@ def test_plans_are_tried_harder_on_request(making, searches):
 
 
 def test_the_schedule_is_the_judge_of_short_programs(making):
-    question = min(making.questions(), key=lambda asked: asked.shape.macs())
-    taken = searched_pair(question)
-    launch = better_launch(question, taken, Effort(6, longest=10**6))
+    problem = min(making.problems(), key=lambda asked: asked.shape.macs())
+    taken = searched_pair(problem)
+    launch = better_launch(problem, taken, Effort(6, longest=10**6))
     assert ns_of(launch.plans) <= ns_of(taken)
     assert launch.tried == 6
-    assert better_launch(question, taken, Effort(1)).plans == taken
-    assert better_launch(question, taken, Effort(1)).tried == 0
+    assert better_launch(problem, taken, Effort(1)).plans == taken
+    assert better_launch(problem, taken, Effort(1)).tried == 0
 
 
 def ns_of(taken):
@@ -272,10 +272,10 @@ def ns_of(taken):
 
 
 def test_close_programs_are_judged_by_their_schedules_if_they_are_short(making):
-    """Otherwise, and if no more than a search is tried, by the closed form."""
-    question = min(making.questions(), key=lambda asked: asked.shape.macs())
-    found = best_candidates(question, 99)
-    fast, slow = (plans_of_two(answer, question) for answer in (found[0], found[-1]))
+    """Otherwise, and if no more than a search is tried, by the cost model."""
+    problem = min(making.problems(), key=lambda asked: asked.shape.macs())
+    found = best_candidates(problem, 99)
+    fast, slow = (plans_of_two(answer, problem) for answer in (found[0], found[-1]))
     assert ns_of(slow) > ns_of(fast)
     praised, overpraised = (priced_like(slow, fast, part) for part in (0.99, 0.97))
     for launches in ([fast, praised], [praised, fast]):
@@ -286,7 +286,7 @@ def test_close_programs_are_judged_by_their_schedules_if_they_are_short(making):
 
 
 def priced_like(launch, other, part):
-    """The same plans, as if the closed form said that they take so much of others' time."""
+    """The same plans, as if the cost model said that they take so much of others' time."""
     return tuple(
         replace(answer, cost=replace(answer.cost, total_ns=part * like.cost.total_ns))
         for answer, like in zip(launch, other, strict=True)

@@ -12,8 +12,6 @@ torch = pytest.importorskip("torch")
 
 from nkisim.fabric import FABRICS
 from nkisim.machine import TRN2, Reading
-from trnconv.ask.policy import Policy
-from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
 from trnconv.parallel.banded_model import BandedModel
 from trnconv.parallel.bands import Bands, meeting
@@ -22,6 +20,8 @@ from trnconv.parallel.grid import ROWS, BandGrid, MeshCut
 from trnconv.parallel.overlap import Balance, LinkedCore, Ways, balance, overlaps
 from trnconv.parallel.shard import put_on_bands
 from trnconv.parallel.traffic import ExchangeKind, TrafficKind
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.policy import Policy
 from trnconv.pytorch import patched
 from trnconv.pytorch.lazy.convolutions import deferred_conv
 from trnconv.runtime.pricing import price
@@ -129,7 +129,7 @@ def test_residual_and_activation_reach_the_boundaries(events):
     model, x = Residual().eval().requires_grad_(requires_grad=False), small_video()
     y, spread = in_the_middle(model, x, "always", events)
     assert torch.equal(y, model(x)[:, :, :, slice(*BANDS.of(RANK))])
-    ends = {work.end.activation for work in spread.stats.works}
+    ends = {work.epilogue.activation for work in spread.stats.works}
     assert (len(spread.stats.works), len(ends)) == (2, 1)
 
 
@@ -236,8 +236,8 @@ def test_frames_that_were_copied_for_a_cache_are_not_asked_for_again(overlap):
 def ways(channels, rows, columns, halos=(40_000,)):
     """A 3x3x3 convolution of three frames of a band, and of its boundaries."""
 
-    def question(images, size, padding):
-        return Question(
+    def problem(images, size, padding):
+        return ConvProblem(
             ConvShape(
                 images,
                 channels,
@@ -253,8 +253,8 @@ def ways(channels, rows, columns, halos=(40_000,)):
     row_bytes = channels * 3 * columns * 2
     return Ways(
         instance=LinkedCore.of(TRN2),
-        band=question(1, (3, rows, columns), (1, 1)),
-        boundaries=(question(2, (3, 3, columns), (0, 1)),),
+        band=problem(1, (3, rows, columns), (1, 1)),
+        boundaries=(problem(2, (3, 3, columns), (0, 1)),),
         halos=halos,
         ranks=4,
         together_bytes=(2 * rows + 2) * row_bytes,

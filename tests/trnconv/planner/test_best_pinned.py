@@ -6,19 +6,19 @@ from pathlib import Path
 import pytest
 
 from nkisim.machine import CONSTANTS_VERSION, find_machine
-from pinned_problems import FILTER_GRADIENT, pinned_problems
-from trnconv.ask.ends import BEFORE, PLAIN_END, Epilogue, end_of
-from trnconv.ask.policy import policy_of
-from trnconv.ask.question import OUTPUT, Question
+from pinned_problems import WEIGHT_GRADIENT, pinned_problems
 from trnconv.model_plan import PlanOptions, model_plan
 from trnconv.planner.best import searched_plan
 from trnconv.planner.shares import searched_pair
 from trnconv.planner.shipped_plans import shipped_plans_used
+from trnconv.problem.conv_problem import FORWARD, ConvProblem
+from trnconv.problem.epilogue import BEFORE, PLAIN_EPILOGUE, Epilogue, epilogue_of
+from trnconv.problem.policy import policy_of
 
 PINNED = Path(__file__).parents[2] / "golden" / "plans.txt"
 STEP = 20  # of so many problems two are planned in every run
-# Of a plan, what a question already says.
-_ASKED = {"problem", "shape", "machine", "dtype", "end", "start", "pieces"}
+# Of a plan, what a problem already says.
+_ASKED = {"reduced", "shape", "machine_name", "dtype", "epilogue", "prologue", "pieces"}
 # What one of two cores computes, and what few plans decide, where they say so.
 _SHARES = {"columns_of", "lines_of", "outputs_of", "outs_of", "ins_of", "strips_of"}
 _SELDOM = set(
@@ -26,22 +26,22 @@ _SELDOM = set(
 )
 
 
-def answers(problem):
+def answers(pinned):
     """The plans taken, with their costs: one, or one for each of two cores."""
-    gradient = problem.asks == FILTER_GRADIENT
-    end = end_of("identity", BEFORE, "") if problem.residual else PLAIN_END
-    question = Question(
-        problem.shape,
-        find_machine(problem.target),
-        problem.dtype,
-        problem.pieces,
-        Epilogue(dtype="float32") if gradient else end,
-        problem.reproducible,
-        policy=policy_of(problem.accuracy),
-        exact=problem.exact,
-        asks=FILTER_GRADIENT if gradient else OUTPUT,
+    gradient = pinned.asks == WEIGHT_GRADIENT
+    epilogue = epilogue_of("identity", BEFORE, "") if pinned.residual else PLAIN_EPILOGUE
+    problem = ConvProblem(
+        pinned.shape,
+        find_machine(pinned.machine),
+        pinned.dtype,
+        pinned.pieces,
+        Epilogue(dtype="float32") if gradient else epilogue,
+        pinned.reproducible,
+        policy=policy_of(pinned.accuracy),
+        exact=pinned.exact,
+        direction=WEIGHT_GRADIENT if gradient else FORWARD,
     )
-    return searched_pair(question) if problem.cores == 2 else [searched_plan(question)]
+    return searched_pair(problem) if pinned.cores == 2 else [searched_plan(problem)]
 
 
 def decisions(value):
@@ -60,8 +60,9 @@ def row(answer):
     """A plan in one line."""
     cost = answer.cost
     return (
-        f"  {answer.plan.form}: {cost.total_ns / 1e3:.3f} us, {cost.instructions} instructions,"
-        f" {cost.sbuf_bytes} bytes, {cost.hbm_bytes} moved\n    {decisions(answer.plan)}"
+        f"  {answer.plan.algorithm}: {cost.total_ns / 1e3:.3f} us, {cost.instructions}"
+        f" instructions, {cost.sbuf_bytes} bytes, {cost.hbm_bytes} moved\n"
+        f"    {decisions(answer.plan)}"
     )
 
 

@@ -15,18 +15,18 @@ from gradient_bounds import assert_gradients
 from gradient_calls import gradients, integers
 from nkisim.machine import MACHINES, TRN2
 from repetition import few
-from torch_shapes import KINDS, TARGETS, is_small, question_of, torch_shape
-from trnconv.ask.launches import planned_parts
-from trnconv.ask.limits import DEFAULT_BUDGET, LONGER_BUDGETS
-from trnconv.ask.question import FILTER_GRADIENT, Question
+from torch_shapes import KINDS, TARGETS, is_small, problem_of, torch_shape
 from trnconv.errors import PlanError
 from trnconv.geometry import conv_shape, input_gradient_shape, transposed_shape
 from trnconv.planner.best import best_plan
+from trnconv.problem.conv_problem import WEIGHT_GRADIENT, ConvProblem
+from trnconv.problem.launches import planned_parts
+from trnconv.problem.limits import DEFAULT_BUDGET, LONGER_BUDGETS
 from trnconv.reference import forward, transposed
 from trnconv.runtime import convolve, convolve_transposed
-from trnconv.runtime.filter_gradient import gradient_question
 from trnconv.runtime.launch import trace_plan
 from trnconv.runtime.pricing import price
+from trnconv.runtime.weight_gradient import gradient_problem
 
 COUNT, CHUNK, BY_DEFAULT = 500, 25, 8
 TRACED = 3_000  # static instructions: programs of more take seconds each
@@ -39,12 +39,12 @@ def failure(number):
     member = torch_shape(number)
     try:
         if not is_small(number):
-            taken = price(question_of(member)).plan
+            taken = price(problem_of(member)).plan
             if taken.cost.instructions <= TRACED:
                 trace_plan(taken.plan)
-        elif member.kind == FILTER_GRADIENT:
+        elif member.kind == WEIGHT_GRADIENT:
             x, dy = integers(member.shape, member.dtype)
-            dw, db, _ = gradients(member.shape, x, dy, target=member.target)
+            dw, db, _ = gradients(member.shape, x, dy, machine=member.machine)
             assert_gradients(dw, db, x, dy, member.shape)
         else:
             check_member(member)
@@ -75,7 +75,7 @@ def test_the_shapes_are_what_users_of_torch_have():
     kinds = Counter(member.kind for member in members)
     assert set(kinds) == set(KINDS)
     assert min(kinds.values()) > 50
-    assert {member.target for member in members} == set(TARGETS)
+    assert {member.machine for member in members} == set(TARGETS)
     assert max(max(shape.size) for shape in shapes) == 4096
     assert max(max(shape.kernel) for shape in shapes) == 31
     assert max(max(shape.stride) for shape in shapes) == 16
@@ -136,30 +136,30 @@ def named(table):
 
 
 @few(6)
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("machine", TARGETS)
 @named(NAMED)
-def test_shapes_that_were_refused_are_planned(shape, dtype, most, target):
-    assert price(Question(shape, MACHINES[target], dtype)).launches <= most
+def test_shapes_that_were_refused_are_planned(shape, dtype, most, machine):
+    assert price(ConvProblem(shape, MACHINES[machine], dtype)).launches <= most
 
 
 @few(4)
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("machine", TARGETS)
 @named(GRADIENTS)
-def test_filter_gradients_that_were_refused_are_planned(shape, dtype, most, target):
-    assert price(gradient_question(shape, target, dtype)).launches <= most
+def test_weight_gradients_that_were_refused_are_planned(shape, dtype, most, machine):
+    assert price(gradient_problem(shape, machine, dtype)).launches <= most
 
 
 @pytest.mark.fuzz
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("machine", TARGETS)
 @named(LONG_TO_PLAN)
-def test_gradients_of_large_filters_are_planned(shape, dtype, most, target):
-    assert price(gradient_question(shape, target, dtype)).launches <= most
+def test_gradients_of_large_filters_are_planned(shape, dtype, most, machine):
+    assert price(gradient_problem(shape, machine, dtype)).launches <= most
 
 
 @pytest.mark.fuzz
-@pytest.mark.parametrize("target", TARGETS)
-def test_a_depthwise_31x31_is_planned(target):
-    assert price(Question(DEPTHWISE_31, MACHINES[target])).launches == 1
+@pytest.mark.parametrize("machine", TARGETS)
+def test_a_depthwise_31x31_is_planned(machine):
+    assert price(ConvProblem(DEPTHWISE_31, MACHINES[machine])).launches == 1
 
 
 def arrays(shape, *, upward=False):
@@ -213,16 +213,16 @@ def test_values_of_groups_of_a_prime_number():
 
 def budgets_tried(shape, accepts, budget=DEFAULT_BUDGET):
     """Channels, groups and budgets that are planned for, if those are."""
-    tried, question = [], Question(shape, TRN2, budget=budget)
+    tried, problem = [], ConvProblem(shape, TRN2, budget=budget)
 
-    def plan(question):
-        asked = (question.shape.c_out, question.shape.groups, question.budget)
+    def plan(problem):
+        asked = (problem.shape.c_out, problem.shape.groups, problem.budget)
         tried.append(asked)
         if not accepts(*asked):
             raise PlanError("too long")
         return asked
 
-    taken = [planned for _, planned in planned_parts(question, plan)]
+    taken = [planned for _, planned in planned_parts(problem, plan)]
     return tried, taken
 
 
@@ -256,32 +256,32 @@ def test_groups_are_split_by_whole_arrays():
 
 
 def test_the_first_refusal_is_told_not_that_of_the_smallest_part():
-    def plan(question):
-        raise PlanError(f"{question.shape.c_out} channels")
+    def plan(problem):
+        raise PlanError(f"{problem.shape.c_out} channels")
 
     shape = conv_shape((1, 8, 9, 9), (300, 8, 3, 3))
     with pytest.raises(PlanError, match="300 channels"):
-        list(planned_parts(Question(shape, TRN2), plan))
+        list(planned_parts(ConvProblem(shape, TRN2), plan))
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_what_hbm_does_not_hold_is_refused_as_such(target):
-    machine = MACHINES[target]
+@pytest.mark.parametrize("machine", TARGETS)
+def test_what_hbm_does_not_hold_is_refused_as_such(machine):
+    machine = MACHINES[machine]
     rows = machine.hbm_bytes // (2 * 2 * 64 * 4096)  # x and y of 2 bytes fill HBM
     shape = conv_shape((1, 64, rows, 4096), (64, 64, 3, 3), padding=1)
-    room = f"the HBM of {target} has {machine.hbm_bytes // 2**30} GiB"
+    room = f"the HBM of {machine.name} has {machine.hbm_bytes // 2**30} GiB"
     said = rf"conv2d\(input \[1, 64, {rows}, 4096\], weight \[64, 64, 3, 3\], padding=1\).*{room}"
     with pytest.raises(PlanError, match=said):
-        price(Question(shape, machine))
+        price(ConvProblem(shape, machine))
     half = replace(shape, size=(1, rows // 2, 4096))
-    assert price(Question(half, machine)).launches > 1
+    assert price(ConvProblem(half, machine)).launches > 1
 
 
 def test_refusals_name_the_arguments_of_the_call():
     shape = conv_shape((2, 6, 9, 9), (12, 3, 3, 5), stride=(1, 2), padding=((1, 0), 2), groups=2)
-    question = Question(shape, TRN2, forms=("minimal",))
+    problem = ConvProblem(shape, TRN2, algorithms=("winograd",))
     with pytest.raises(PlanError) as refused:
-        best_plan(question)
+        best_plan(problem)
     words = str(refused.value)
     call = (
         "conv2d(input [2, 6, 9, 9], weight [12, 3, 3, 5], stride=(1, 2), padding=[(1, 0), (2, 2)],"
@@ -289,5 +289,5 @@ def test_refusals_name_the_arguments_of_the_call():
     )
     assert words.startswith(call)
     assert "ConvShape" not in words
-    with pytest.raises(PlanError, match="the filter gradient of conv2d"):
-        best_plan(replace(question, asks=FILTER_GRADIENT))
+    with pytest.raises(PlanError, match="the weight gradient of conv2d"):
+        best_plan(replace(problem, direction=WEIGHT_GRADIENT))

@@ -7,11 +7,11 @@ import pytest
 import trnconv
 from direct_plans import direct_plans
 from nkisim.machine import CONSTANTS_VERSION, TRN2
-from trnconv.ask.limits import DEFAULT_BUDGET
+from trnconv.algorithms.direct.plan import BY_COLUMN, BY_FRAME, BY_ROW, PePacking
 from trnconv.errors import TrnconvError
-from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, BY_ROW, ArrayFill
 from trnconv.geometry import conv_shape
 from trnconv.planner.explain import explain
+from trnconv.problem.limits import DEFAULT_BUDGET
 
 SHAPE = conv_shape((1, 96, 6, 48, 128), (96, 96, 3, 3, 3), padding=(0, 1, 1))
 
@@ -45,7 +45,7 @@ def test_the_time_is_called_modelled_with_machine_constants_and_reading(lines, p
     (line,) = [line for line in lines if line.startswith("  time")]
     microseconds = plans[0].cost.total_ns / 1e3
     assert line == (
-        f"  time      {microseconds:.1f} us modelled in closed form"
+        f"  time      {microseconds:.1f} us modelled by the cost model"
         f" (trn2, constants {CONSTANTS_VERSION}, default reading)"
     )
     assert "measured" not in "\n".join(lines)
@@ -70,26 +70,26 @@ def test_what_lost_is_slower_and_fills_the_array_another_way(lines, plans):
 
 
 def test_passes_in_words():
-    assert ArrayFill(0, 96).in_words() == "channels 0..95; lines stacked by frames"
-    stacked = ArrayFill(128, 64, rows=2, levels=(BY_FRAME, BY_ROW))
+    assert PePacking(0, 96).in_words() == "channels 0..95; lines stacked by frames"
+    stacked = PePacking(128, 64, rows=2, levels=(BY_FRAME, BY_ROW))
     assert stacked.in_words() == (
         "channels 128..191, 2 rows of outputs on M; lines stacked by frames, the rest by frames and"
         " rows"
     )
-    rgb = ArrayFill(0, 3, 4, 5, 2, levels=(BY_ROW, BY_COLUMN))
+    rgb = PePacking(0, 3, 4, 5, 2, levels=(BY_ROW, BY_COLUMN))
     assert rgb.in_words() == (
         "channels 0..2, 4 frames x 5 rows x 2 columns of outputs on M; lines stacked by frames and"
         " rows, the rest by all taps"
     )
-    tiled = ArrayFill(0, 32, rows=4, tile_columns=32, unit=(1, 1))
+    tiled = PePacking(0, 32, rows=4, tile_columns=32, unit=(1, 1))
     assert tiled.in_words().endswith("lines stacked by frames, column tiles of 32")
 
 
 def test_loops_and_streamed_weights_are_named():
     long = direct_plans(SHAPE, budget=700)
-    assert long[0].plan.rolled
+    assert long[0].plan.looped
     spans = long[0].plan.body_blocks
-    assert f"program   a hardware loop of {spans} spans a turn" in explain(long, 700)
+    assert f"program   a hardware loop of {spans} spans an iteration" in explain(long, 700)
     heavy = direct_plans(conv_shape((1, 1024, 6, 6), (2048, 1024, 3, 3)))
     assert heavy[0].plan.streamed
     streamed = f"weights streamed through {heavy[0].plan.streamed} slots"
@@ -101,12 +101,12 @@ def test_the_function_of_the_package_says_the_same():
     direct, fast = text.split("\n\n")
     assert direct == explain(direct_plans(SHAPE), DEFAULT_BUDGET)
     assert "too small" in fast
-    other = trnconv.explain((1, 3, 64, 64), (8, 3, 3, 3), target="trn3", dtype="float32", cores=1)
-    assert "modelled in closed form (trn3," in other
+    other = trnconv.explain((1, 3, 64, 64), (8, 3, 3, 3), machine="trn3", dtype="float32", cores=1)
+    assert "modelled by the cost model (trn3," in other
     assert other.splitlines()[0].endswith("float32")
 
 
-def test_explain_shows_what_each_fast_form_would_give():
+def test_explain_shows_what_each_fast_algorithm_would_give():
     sizes = (1, 384, 3, 90, 160), (384, 384, 3, 3, 3)
     texts = {
         accuracy: trnconv.explain(*sizes, padding=(0, 1, 1), accuracy=accuracy)
@@ -144,21 +144,21 @@ def test_explain_of_two_cores_has_a_plan_for_each():
     sizes = (1, 64, 28, 28), (64, 64, 3, 3)
     text = trnconv.explain(*sizes, cores=2)
     assert trnconv.explain(*sizes) == text
-    details, forms = text.split("\n\n")
+    details, algorithms = text.split("\n\n")
     first, second, *_ = details.splitlines()
     assert first == "two cores (LNC2): core 0 has half of the output channels"
     assert second.startswith("core 0 of 2: 64 -> 64 channels, 1x3x3 taps")
-    assert details.count("modelled in closed form") == 2
+    assert details.count("modelled by the cost model") == 2
     assert "lost" not in details
-    assert "two cores" in forms
+    assert "two cores" in algorithms
     alone, every = trnconv.explain(*sizes, cores=1).split("\n\n")
-    assert forms.endswith(f"On one core:\n{alone}\n{every}")
+    assert algorithms.endswith(f"On one core:\n{alone}\n{every}")
 
 
 def test_explain_says_what_cannot_be_halved():
     text = trnconv.explain((1, 8, 3), (1, 8, 3))
     assert text.startswith("two cores (LNC2): it cannot be halved: both cores compute all of it")
-    assert "LNC2" not in trnconv.explain((1, 8, 3), (1, 8, 3), target="trn1")
+    assert "LNC2" not in trnconv.explain((1, 8, 3), (1, 8, 3), machine="trn1")
 
 
 def test_explain_of_several_launches_lists_them():
@@ -183,7 +183,7 @@ def test_explain_of_several_launches_lists_them():
         ({"output_padding": 1}, "output_padding=1: of transposed"),
         ({"transposed": True, "padding": "same"}, "padding='same'.*takes numbers"),
         ({"transposed": True, "padding_mode": "reflect"}, "no mode"),
-        ({"cores": 2, "target": "trn1"}, "2 cores on trn1"),
+        ({"cores": 2, "machine": "trn1"}, "2 cores on trn1"),
         ({"groups": 3}, "3 groups"),
     ],
     ids=str,

@@ -10,17 +10,17 @@ import pytest
 from direct_plans import direct_plans
 from nkisim.machine import TRN2, TRN3
 from repetition import few
-from trnconv.ask.policy import FAST, Policy
-from trnconv.ask.question import Question
-from trnconv.ask.starts import Prologue
-from trnconv.forms.direct.block_types import blocks_of
-from trnconv.forms.direct.form import DIRECT
-from trnconv.forms.direct.problem import HEIGHT, WIDTH, fold
-from trnconv.forms.form import Priced
+from trnconv.algorithms.algorithm import Priced
+from trnconv.algorithms.direct.algorithm import DIRECT
+from trnconv.algorithms.direct.block_types import blocks_of
+from trnconv.algorithms.direct.reduced_problem import HEIGHT, WIDTH, fold
 from trnconv.geometry import ConvShape, conv_shape, transposed_shape
 from trnconv.planner import shares
 from trnconv.planner.best import choose, only, searched_plan
 from trnconv.planner.shares import in_step, loops, searched_pair, shared_plans
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.policy import FAST, Policy
+from trnconv.problem.prologue import Prologue
 from trnconv.runtime.launch import trace_plans
 
 SHAPES = {
@@ -38,8 +38,8 @@ shapes = pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
 
 
 def direct_pair(shape):
-    """Plans of both cores, by the direct form."""
-    return shared_plans(only(Question(shape, TRN2), "direct"))
+    """Plans of both cores, by the direct algorithm."""
+    return shared_plans(only(ConvProblem(shape, TRN2), "direct"))
 
 
 def computed(plan):
@@ -78,10 +78,10 @@ def test_blocks_of_a_core_write_within_its_share_and_reach_all_of_it(shape):
     """By the offsets of blocks into y: no core needs to know what the other does."""
     for priced in direct_pair(shape):
         plan = priced.plan
-        strides, out = plan.problem.y_strides, plan.problem.out
-        written = np.zeros((plan.problem.images, *out), bool)
+        strides, out = plan.reduced.y_strides, plan.reduced.out
+        written = np.zeros((plan.reduced.images, *out), bool)
         for block in blocks_of(plan):
-            image, rest = divmod(block.y, strides[0]) if plan.problem.images > 1 else (0, block.y)
+            image, rest = divmod(block.y, strides[0]) if plan.reduced.images > 1 else (0, block.y)
             frame, row, column = place_of(rest, strides, out)
             kind = block.kind
             assert row + kind.rows <= plan.row_span[1]
@@ -107,26 +107,26 @@ def place_of(offset, strides, out):
 def test_the_way_that_ends_sooner_is_taken():
     for shape in SHAPES.values():
         alone = direct_plans(shape)[0].cost.total_ns
-        both = shared_plans(Question(shape, TRN2))
+        both = shared_plans(ConvProblem(shape, TRN2))
         assert max(priced.cost.total_ns for priced in both) <= alone
 
 
 def test_what_cannot_be_shared_is_computed_by_both():
-    one, two = shared_plans(Question(conv_shape((1, 8, 3), (1, 8, 3)), TRN2))
+    one, two = shared_plans(ConvProblem(conv_shape((1, 8, 3), (1, 8, 3)), TRN2))
     assert one == two
     assert (one.plan.row_span, one.plan.column_span) == ((0, 1), (0, 1))
 
 
 @few(1)
 @pytest.mark.parametrize("height", [97, 122, 145])
-@pytest.mark.parametrize(("form", "budget"), [("direct", 350), ("minimal", 700)])
-def test_both_cores_have_the_same_loops(form, budget, height):
+@pytest.mark.parametrize(("algorithm", "budget"), [("direct", 350), ("winograd", 700)])
+def test_both_cores_have_the_same_loops(algorithm, budget, height):
     """By the trips that a run of the kernel goes through: nkisim refuses others."""
     shape = conv_shape((1, 96, 4, height, 96), (96, 96, 3, 3, 3), padding=(0, 1, 1))
-    question = Question(shape, TRN2, policy=Policy(FAST, least_macs=0), budget=budget)
-    one, two = (priced.plan for priced in shared_plans(only(question, form)))
+    problem = ConvProblem(shape, TRN2, policy=Policy(FAST, least_macs=0), budget=budget)
+    one, two = (priced.plan for priced in shared_plans(only(problem, algorithm)))
     assert one != two
-    assert one.is_rolled
+    assert one.is_looped
     assert loops(one) == loops(two) != ()
     assert all(run.executed_count > run.static_count for run in trace_plans((one, two)).traces)
 
@@ -135,34 +135,34 @@ def test_both_cores_have_the_same_loops(form, budget, height):
 @shapes
 @pytest.mark.parametrize("by_kind", [False, True])
 def test_trips_by_arithmetic_are_those_of_the_program(shape, by_kind):
-    plan = replace(direct_plans(shape)[0].plan, rolled=True, lead=(), ahead=False, rows=1)
+    plan = replace(direct_plans(shape)[0].plan, looped=True, lead=(), ahead=False, rows=1)
     for body in (1, 2, 3):
-        rolled = replace(plan, body_blocks=body, by_kind=by_kind)
-        sweeps = DIRECT.lower(rolled).recipe.sweeps
-        assert loops(rolled) == tuple(sweep.turns for sweep in sweeps if sweep.rolled)
+        looped = replace(plan, body_blocks=body, by_kind=by_kind)
+        sweeps = DIRECT.lower(looped).recipe.sweeps
+        assert loops(looped) == tuple(sweep.iterations for sweep in sweeps if sweep.looped)
 
 
 def test_blocks_of_nothing_but_padding_are_in_one_loop_whatever_their_frames():
     shape = conv_shape((1, 16, 3, 4, 4), (16, 16, 3, 3, 3), padding=(1, 9, 1))
-    plan = replace(direct_plans(shape)[0].plan, rolled=True, lead=(), ahead=False, rows=1, frames=1)
-    rolled = replace(plan, by_kind=True)
-    sweeps = DIRECT.lower(rolled).recipe.sweeps
-    assert loops(rolled) == tuple(sweep.turns for sweep in sweeps if sweep.rolled)
+    plan = replace(direct_plans(shape)[0].plan, looped=True, lead=(), ahead=False, rows=1, frames=1)
+    looped = replace(plan, by_kind=True)
+    sweeps = DIRECT.lower(looped).recipe.sweeps
+    assert loops(looped) == tuple(sweep.iterations for sweep in sweeps if sweep.looped)
 
 
 def test_plans_whose_loops_agree_are_taken_before_faster_ones():
-    fast, slow = (Priced(plan, cost) for plan, cost in rolled_by_hand())
+    fast, slow = (Priced(plan, cost) for plan, cost in looped_by_hand())
     assert loops(fast.plan) != loops(slow.plan)
     assert in_step((fast, slow), (slow,)) == (slow, slow)
     assert in_step((fast,), (slow,)) is None
 
 
-def rolled_by_hand():
+def looped_by_hand():
     """Two plans of one problem with loops of different trips, and prices for them."""
     shape = conv_shape((1, 96, 4, 48, 40), (96, 96, 3, 3, 3), padding=(0, 1, 1))
     priced = direct_plans(shape)[0]
     for rows, ns in ((2, 1.0), (4, 2.0)):
-        plan = replace(priced.plan, rolled=True, lead=(), ahead=False, rows=rows)
+        plan = replace(priced.plan, looped=True, lead=(), ahead=False, rows=rows)
         yield plan, replace(priced.cost, total_ns=ns, weighed_ns=ns)
 
 
@@ -174,26 +174,26 @@ def test_cores_with_opposite_borders_have_the_same_loops():
         padding=((2, 0), 1, 1),
         padding_mode="replicate",
     )
-    first, second = shared_plans(Question(shape, TRN2))
-    assert first.plan.form == second.plan.form == "minimal"
+    first, second = shared_plans(ConvProblem(shape, TRN2))
+    assert first.plan.algorithm == second.plan.algorithm == "winograd"
     assert loops(first.plan) == loops(second.plan) != ()
 
 
 @pytest.mark.parametrize("channels", [96, 128, 256])
-def test_a_form_that_cannot_win_is_not_asked(channels):
+def test_an_algorithm_that_cannot_win_is_not_asked(channels):
     """What is taken is the same as if it were."""
     weights = (channels, channels, 3, 3, 3)
-    question = Question(conv_shape((1, channels, 6, 40, 64), weights, padding=(0, 1, 1)), TRN2)
-    assert searched_plan(question) == choose(question).taken
+    problem = ConvProblem(conv_shape((1, channels, 6, 40, 64), weights, padding=(0, 1, 1)), TRN2)
+    assert searched_plan(problem) == choose(problem).taken
 
 
 def test_halves_may_have_an_algorithm_that_the_whole_has_no_plan_of():
     """F(4,3) of all rows has too many instructions; a core's half of them has a loop."""
     shape = conv_shape((1, 512, 31, 44, 76), (2048, 512, 3, 3, 3), padding=1)
-    question = Question(shape, TRN2, policy=Policy(FAST))
-    alone = searched_plan(question)
-    pair = searched_pair(question)
-    assert alone.plan.form == "direct"
+    problem = ConvProblem(shape, TRN2, policy=Policy(FAST))
+    alone = searched_plan(problem)
+    pair = searched_pair(problem)
+    assert alone.plan.algorithm == "direct"
     assert {priced.plan.family for priced in pair} == {"F(4,3), rows"}
     assert 4 * max(priced.cost.total_ns for priced in pair) < 1.2 * alone.cost.total_ns
 
@@ -204,9 +204,9 @@ def test_halves_have_another_algorithm_where_the_fastest_of_one_core_cannot_be_h
     shape = ConvShape(
         batch=1, c_in=128, c_out=128, kernel=(3, 3, 3), modes=("replicate",) * 3, **size
     )
-    start = Prologue(scaled=True, activation="silu")
-    question = Question(shape, TRN3, policy=Policy(FAST), start=start)
-    alone, as_it_is = searched_plan(question), searched_pair(question)
+    prologue = Prologue(scaled=True, activation="silu")
+    problem = ConvProblem(shape, TRN3, policy=Policy(FAST), prologue=prologue)
+    alone, as_it_is = searched_plan(problem), searched_pair(problem)
     assert {priced.plan.family for priced in as_it_is} == {alone.plan.family}
     halved = shares._halved
 
@@ -214,7 +214,7 @@ def test_halves_have_another_algorithm_where_the_fastest_of_one_core_cannot_be_h
         return [] if answer.plan.family == alone.plan.family else halved(answer, asked)
 
     monkeypatch.setattr(shares, "_halved", without_the_fastest)
-    pair = searched_pair(question)
+    pair = searched_pair(problem)
     assert len({priced.plan.family for priced in pair} - {alone.plan.family}) == 1
     slower = max(priced.cost.total_ns for priced in pair)
     assert max(priced.cost.total_ns for priced in as_it_is) < slower < 0.75 * alone.cost.total_ns
@@ -226,7 +226,7 @@ def test_a_layer_of_which_fast_sums_could_not_be_halved_is_nearly_even():
     shape = ConvShape(
         batch=1, c_in=512, c_out=512, kernel=(3, 3, 3), modes=("replicate",) * 3, **size
     )
-    start = Prologue(scaled=True, activation="silu")
-    question = Question(shape, TRN3, policy=Policy(FAST), start=start)
-    slower = max(priced.cost.total_ns for priced in searched_pair(question))
-    assert slower < 0.55 * searched_plan(question).cost.total_ns
+    prologue = Prologue(scaled=True, activation="silu")
+    problem = ConvProblem(shape, TRN3, policy=Policy(FAST), prologue=prologue)
+    slower = max(priced.cost.total_ns for priced in searched_pair(problem))
+    assert slower < 0.55 * searched_plan(problem).cost.total_ns

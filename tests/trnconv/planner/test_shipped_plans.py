@@ -13,12 +13,6 @@ import pytest
 
 from nkisim.machine import CONSTANTS_VERSION, TRN2, TRN3
 from repetition import few
-from trnconv.ask.ends import Epilogue, NormEnd
-from trnconv.ask.launches import planned_parts
-from trnconv.ask.limits import DEFAULT_BUDGET
-from trnconv.ask.limits import GRAPH_INSTRUCTIONS as FULL
-from trnconv.ask.policy import Policy
-from trnconv.ask.question import Question
 from trnconv.cases import find
 from trnconv.crop import effort
 from trnconv.errors import PlanError
@@ -54,6 +48,12 @@ from trnconv.planner.shipped_plans import (
 )
 from trnconv.planner.tuned_file import TunedPlan, key_of, written
 from trnconv.planner.tuned_plans import use_tuned
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.epilogue import Epilogue, NormEpilogue
+from trnconv.problem.launches import planned_parts
+from trnconv.problem.limits import DEFAULT_BUDGET
+from trnconv.problem.limits import GRAPH_INSTRUCTIONS as FULL
+from trnconv.problem.policy import Policy
 from trnconv.reference import forward
 from trnconv.runtime.convolve import LaunchOptions, convolve_shape
 from trnconv.runtime.pricing import price
@@ -62,26 +62,28 @@ from trnconv.verification.bounds import half_steps, largest_errors
 from trnconv.verification.layer import random_data
 
 STAMP = {"code": "of a test", "constants": CONSTANTS_VERSION, "library": "0"}
-DIRECT = Question(find("wan_from_latent").shape, TRN2)
-FAST = Question(find("hunyuan_512").shape, TRN2)
-SIGNAL = Question(conv_shape((8, 512, 2048), (512, 1, 3), padding=1, groups=512), TRN2, "float32")
-POINTS = Question(conv_shape((1, 16, 1, 116, 208), (16, 16, 1, 1, 1)), TRN2)
-EVERY = {"direct": DIRECT, "minimal": FAST, "depthwise": SIGNAL, "points": POINTS}
+DIRECT = ConvProblem(find("wan_from_latent").shape, TRN2)
+FAST = ConvProblem(find("hunyuan_512").shape, TRN2)
+SIGNAL = ConvProblem(
+    conv_shape((8, 512, 2048), (512, 1, 3), padding=1, groups=512), TRN2, "float32"
+)
+POINTS = ConvProblem(conv_shape((1, 16, 1, 116, 208), (16, 16, 1, 1, 1)), TRN2)
+EVERY = {"direct": DIRECT, "winograd": FAST, "depthwise": SIGNAL, "points": POINTS}
 LARGEST_BYTES = 450_000  # of all files, compressed as a wheel has them
 
 
-def other_plan(question):
+def other_plan(problem):
     """A legal plan that a search does not take."""
-    return best_candidates(question, 2)[1]
+    return best_candidates(problem, 2)[1]
 
 
 @pytest.fixture
 def ship(monkeypatch):
-    """Make entries, for questions, all that is shipped for launches of trn2."""
+    """Make entries, for problems, all that is shipped for launches of trn2."""
 
     def shipping(*pairs, cores=1, constants=CONSTANTS_VERSION):
         stamp = {**STAMP, "constants": constants}
-        entries = {digest_of(question): entry for question, entry in pairs}
+        entries = {digest_of(problem): entry for problem, entry in pairs}
         file = ShippedFile("trn2", cores, "a model", stamp, entries)
         read = parse(file.text(), "a test")
         assert read == file
@@ -96,18 +98,18 @@ def ship(monkeypatch):
     return shipping
 
 
-@pytest.mark.parametrize("question", EVERY.values(), ids=list(EVERY))
-def test_plans_are_read_as_they_were_written(question):
-    for taken in ((searched_plan(question),), searched_pair(question)):
-        entry = json.loads(json.dumps(entry_of(question, taken, 0)))
-        assert answer_of(question, entry) == taken
+@pytest.mark.parametrize("problem", EVERY.values(), ids=list(EVERY))
+def test_plans_are_read_as_they_were_written(problem):
+    for taken in ((searched_plan(problem),), searched_pair(problem)):
+        entry = json.loads(json.dumps(entry_of(problem, taken, 0)))
+        assert answer_of(problem, entry) == taken
         assert ("second" in entry) == (len(taken) == 2)
 
 
-@pytest.mark.parametrize("question", [DIRECT, FAST], ids=["direct", "minimal"])
-def test_an_entry_has_nothing_that_the_question_says(question):
-    entry = entry_of(question, searched_pair(question), 0)
-    asked = {"shape", "problem", "machine", "dtype", "end", "start", "pieces"}
+@pytest.mark.parametrize("problem", [DIRECT, FAST], ids=["direct", "winograd"])
+def test_an_entry_has_nothing_that_the_problem_says(problem):
+    entry = entry_of(problem, searched_pair(problem), 0)
+    asked = {"shape", "reduced", "machine_name", "dtype", "epilogue", "prologue", "pieces"}
     assert not asked & (entry["plan"].keys() | entry["second"].keys())
 
 
@@ -133,7 +135,7 @@ def test_two_cores_have_the_shipped_pair(ship):
 
 
 @pytest.mark.parametrize(
-    "question",
+    "problem",
     [
         replace(DIRECT, machine=TRN3),
         replace(DIRECT, dtype="float32"),
@@ -146,10 +148,10 @@ def test_two_cores_have_the_shipped_pair(ship):
     ],
     ids=["machine", "dtype", "reproducible", "exact", "policy", "shape", "short", "long"],
 )
-def test_a_shipped_plan_answers_its_own_question_only(ship, question):
+def test_a_shipped_plan_answers_its_own_problem_only(ship, problem):
     ship((DIRECT, entry_of(DIRECT, (searched_plan(DIRECT),), 0)))
     assert shipped_answer(DIRECT, 1) is not None
-    assert shipped_answer(question, 1) is None
+    assert shipped_answer(problem, 1) is None
 
 
 def test_shorter_plans_answer_shorter_budgets(ship):
@@ -159,7 +161,7 @@ def test_shorter_plans_answer_shorter_budgets(ship):
     assert 4_000 < short.cost.instructions < 6_000
     within = {limit: replace(FAST, budget=limit) for limit in (12_000, 8_000, 6_000, 4_000)}
     ship((FAST, entry_of(FAST, (usual,), 0)), (within[8_000], entry_of(within[8_000], (short,), 0)))
-    found = {limit: shipped_answer(question, 1) for limit, question in within.items()}
+    found = {limit: shipped_answer(problem, 1) for limit, problem in within.items()}
     assert found == {12_000: None, 8_000: (short,), 6_000: (short,), 4_000: None}
     assert price(within[6_000], cores=1).shipped
     assert shipped_answer(FAST, 1) == (usual,)
@@ -221,7 +223,9 @@ def test_a_file_that_is_something_else_is_refused(text):
         parse(text, "a file")
 
 
-@pytest.mark.parametrize("entry", [{"form": "none", "plan": {}}, {"form": "direct", "plan": {}}])
+@pytest.mark.parametrize(
+    "entry", [{"algorithm": "none", "plan": {}}, {"algorithm": "direct", "plan": {}}]
+)
 def test_an_entry_that_is_no_plan_is_refused(entry):
     with pytest.raises(ShippedError, match="trnconv tune --registry"):
         plans_of(DIRECT, entry)
@@ -238,14 +242,14 @@ def test_plans_are_shipped_for_every_launch():
 
 @lru_cache(maxsize=8)
 def stored(launch):
-    """Questions of the registry that have a plan in the package, small ones first."""
+    """Problems of the registry that have a plan in the package, small ones first."""
     machine, cores = launch.split()
     found = {}
     for entry in models():
         making = Making(entry, machine, int(cores), "bf16", Effort(), Path())
-        found.update(dict.fromkeys(making.questions()))
-    answered = [question for question in found if shipped_plans_of(question, int(cores))]
-    return sorted(answered, key=lambda question: (question.shape.macs(), digest_of(question)))
+        found.update(dict.fromkeys(making.problems()))
+    answered = [problem for problem in found if shipped_plans_of(problem, int(cores))]
+    return sorted(answered, key=lambda problem: (problem.shape.macs(), digest_of(problem)))
 
 
 @pytest.mark.parametrize("launch", LAUNCHES)
@@ -264,20 +268,20 @@ def test_equal_convolutions_of_models_are_stored_once(launch):
     assert len(keys) == len(set(keys))
 
 
-def stored_launches(question, cores):
+def stored_launches(problem, cores):
     """The plans of each launch of a convolution; none if it has none with the norm at its end."""
 
-    def stored_plans(question):
-        if question.budget > DEFAULT_BUDGET:  # longer than what ships
+    def stored_plans(problem):
+        if problem.budget > DEFAULT_BUDGET:  # longer than what ships
             return ()
-        assert is_shipped(question, cores) or question.end.norm is not None
-        found = shipped_plans_of(question, cores)
+        assert is_shipped(problem, cores) or problem.epilogue.norm is not None
+        found = shipped_plans_of(problem, cores)
         if not found:
             raise PlanError("none is short enough")
         return found
 
     with suppress(PlanError):
-        return list(planned_parts(question, stored_plans))
+        return list(planned_parts(problem, stored_plans))
     return []
 
 
@@ -286,8 +290,8 @@ def test_every_convolution_of_the_registry_is_stored(launch):
     """A norm at its end may be done apart."""
     machine, cores = launch.split()
     for entry in models():
-        for question in Making(entry, machine, int(cores), "bf16", Effort(), Path()).questions():
-            assert stored_launches(question, int(cores)) or question.end.norm is not None
+        for problem in Making(entry, machine, int(cores), "bf16", Effort(), Path()).problems():
+            assert stored_launches(problem, int(cores)) or problem.epilogue.norm is not None
 
 
 def test_plans_of_the_package_are_small():
@@ -298,10 +302,10 @@ def test_plans_of_the_package_are_small():
 
 @pytest.mark.parametrize("launch", LAUNCHES)
 def test_plans_of_the_package_are_legal(launch):
-    """One in twenty; each of its questions has an answer without a warning."""
+    """One in twenty; each of its problems has an answer without a warning."""
     cores = int(launch.split()[1])
-    for question in stored(launch)[::20]:
-        taken = shipped_answer(question, cores)
+    for problem in stored(launch)[::20]:
+        taken = shipped_answer(problem, cores)
         assert len(taken) == cores
         assert len({loops(answer.plan) for answer in taken}) == 1
 
@@ -310,11 +314,11 @@ def test_plans_of_the_package_are_legal(launch):
 @pytest.mark.parametrize("launch", LAUNCHES)
 @pytest.mark.parametrize("place", range(0, 100, 11))  # percent of the way to the largest
 def test_plans_of_the_package_are_not_slower_than_what_a_search_finds(launch, place):
-    questions, cores = stored(launch), int(launch.split()[1])
-    question = questions[place * len(questions) // 100]
-    searched = searched_pair(question) if cores == 2 else (searched_plan(question),)
-    found = shipped_answer(question, cores)
-    # One that its schedule chose may be slower by the closed form, as much as that may be off.
+    problems, cores = stored(launch), int(launch.split()[1])
+    problem = problems[place * len(problems) // 100]
+    searched = searched_pair(problem) if cores == 2 else (searched_plan(problem),)
+    found = shipped_answer(problem, cores)
+    # One that its schedule chose may be slower by the cost model, as much as that may be off.
     is_short = max(answer.cost.instructions for answer in found) <= Effort().longest
     most = 1.02 if is_short else 1 + 1e-9
     assert launch_ns(found) <= most * launch_ns(searched)
@@ -324,19 +328,19 @@ def test_plans_of_the_package_are_not_slower_than_what_a_search_finds(launch, pl
 def test_plans_of_the_package_are_not_slower_than_those_of_a_narrower_accuracy(accuracy):
     """One in ten of those that ship for the accuracy."""
     policy = Policy(accuracy)
-    wider = [replace(question, policy=policy) for question in stored("trn2 2")]
-    shipped = [question for question in wider if shipped_plans_of(question, 2)]
+    wider = [replace(problem, policy=policy) for problem in stored("trn2 2")]
+    shipped = [problem for problem in wider if shipped_plans_of(problem, 2)]
     assert len(shipped) > 100
-    for question in shipped[::10]:
-        narrower = narrower_answer(question, 2)
-        assert launch_ns(shipped_answer(question, 2)) <= launch_ns(narrower) * (1 + 1e-9)
+    for problem in shipped[::10]:
+        narrower = narrower_answer(problem, 2)
+        assert launch_ns(shipped_answer(problem, 2)) <= launch_ns(narrower) * (1 + 1e-9)
 
 
-def is_plain(question):
+def is_plain(problem):
     """Whether it is one tensor and a bias, and small."""
-    bare = isinstance(question.shape, ConvShape)
-    bare = bare and question == Question(question.shape, question.machine)
-    return bare and effort(question.shape) < 2 * 10**8
+    bare = isinstance(problem.shape, ConvShape)
+    bare = bare and problem == ConvProblem(problem.shape, problem.machine)
+    return bare and effort(problem.shape) < 2 * 10**8
 
 
 @few(3)
@@ -344,12 +348,12 @@ def is_plain(question):
 @pytest.mark.parametrize("place", range(3))
 def test_plans_of_the_package_compute_what_they_should(launch, place):
     cores = int(launch.split()[1])
-    small = [question for question in stored(launch) if is_plain(question)]
-    question = small[place * (len(small) - 1) // 2]
-    plans = tuple(answer.plan for answer in shipped_answer(question, cores))
-    shape = question.shape
-    x, w, bias = random_data(shape, question.dtype, place)
-    options = LaunchOptions(question.machine.name, plans=plans)
+    small = [problem for problem in stored(launch) if is_plain(problem)]
+    problem = small[place * (len(small) - 1) // 2]
+    plans = tuple(answer.plan for answer in shipped_answer(problem, cores))
+    shape = problem.shape
+    x, w, bias = random_data(shape, problem.dtype, place)
+    options = LaunchOptions(problem.machine.name, plans=plans)
     y = convolve_shape((x,), w, bias, shape, options).y
     exact = forward(x, w, bias, shape)
     off = largest_errors(x, w, bias, shape, plans[0])
@@ -375,10 +379,10 @@ def test_models_that_are_too_long_for_a_graph_have_shorter_plans_in_the_package(
     """Of usual length they have up to four times what a graph may; none is searched for."""
     planned = model_plan(*asked)
     usual = Prices()
-    target = planned.options.target
-    calls = {layer.work.question(target): 0 for layer in planned.layers}
+    machine = planned.options.machine
+    calls = {layer.work.problem(machine): 0 for layer in planned.layers}
     for layer in planned.layers:
-        calls[layer.work.question(target)] += layer.calls
+        calls[layer.work.problem(machine)] += layer.calls
     assert sum(count * usual.of(one).instructions for one, count in calls.items()) > FULL
     assert planned.instructions <= FULL
     assert all(layer.price.shipped for layer in planned.layers)
@@ -387,18 +391,18 @@ def test_models_that_are_too_long_for_a_graph_have_shorter_plans_in_the_package(
 def test_a_convolution_whose_launch_is_refused_is_cut():
     [model] = (entry for entry in models() if entry.name == "ltx-video-0.9.7")
     entries = shipped_set("trn2", 2).entries
-    questions = Making(model, "trn2", 2, "bf16", Effort(), Path()).questions()
-    refused = [one for one in questions if REFUSED in entries[digest_of(one)]]
-    bare = [question for question in refused if question.end.norm is None]
+    problems = Making(model, "trn2", 2, "bf16", Effort(), Path()).problems()
+    refused = [one for one in problems if REFUSED in entries[digest_of(one)]]
+    bare = [problem for problem in refused if problem.epilogue.norm is None]
     assert price(bare[0], beyond_hbm=True).launches > 1
-    normed = [question for question in refused if question.end.norm is not None]
+    normed = [problem for problem in refused if problem.epilogue.norm is not None]
     with pytest.raises(PlanError):
         price(normed[0], beyond_hbm=True)
 
 
 def test_a_wider_policy_is_never_slower_than_what_is_shipped_for_a_narrower_one(ship, monkeypatch):
     """Searches look through fewer sizes than plans that ship were found among."""
-    small = Question(conv_shape((1, 96, 3, 12, 20), (96, 96, 3, 3, 3), padding=(0, 1, 1)), TRN2)
+    small = ConvProblem(conv_shape((1, 96, 3, 12, 20), (96, 96, 3, 3, 3), padding=(0, 1, 1)), TRN2)
     stored = best_plan(small)
     ship((small, entry_of(small, (stored,), 9)))
     wider = replace(small, policy=replace(small.policy, accuracy="fast"))
@@ -415,18 +419,18 @@ def test_a_wider_policy_is_never_slower_than_what_is_shipped_for_a_narrower_one(
 
 def test_a_norm_at_the_end_has_the_shipped_plan_if_it_fits(ship):
     shape = conv_shape((1, 96, 3, 12, 20), (96, 96, 3, 3, 3), padding=(0, 1, 1))
-    plain = Question(shape, TRN2, policy=Policy("bf16", least_macs=0), forms=("minimal",))
+    plain = ConvProblem(shape, TRN2, policy=Policy("bf16", least_macs=0), algorithms=("winograd",))
     stored = other_plan(plain)
     ship((plain, entry_of(plain, (stored,), 9)))
-    normed = replace(plain, end=Epilogue(norm=NormEnd(1.0, "silu")))
-    assert best_plan(normed).plan == stored.plan.but(end=normed.end)
+    normed = replace(plain, epilogue=Epilogue(norm=NormEpilogue(1.0, "silu")))
+    assert best_plan(normed).plan == stored.plan.but(epilogue=normed.epilogue)
 
 
-def test_a_shipped_plan_of_a_form_without_norms_is_not_taken_for_a_norm(ship):
+def test_a_shipped_plan_of_an_algorithm_without_norms_is_not_taken_for_a_norm(ship):
     shape = conv_shape((1, 96, 3, 12, 20), (96, 96, 3, 3, 3), padding=(0, 1, 1))
-    plain = Question(shape, TRN2, policy=Policy("bf16", least_macs=0))
+    plain = ConvProblem(shape, TRN2, policy=Policy("bf16", least_macs=0))
     direct = best_plan(only(plain, "direct"))
     ship((plain, entry_of(plain, (direct,), 9)))
-    normed = replace(plain, end=Epilogue(norm=NormEnd(1.0, "silu")))
+    normed = replace(plain, epilogue=Epilogue(norm=NormEpilogue(1.0, "silu")))
     assert best_plan(plain).plan == direct.plan
-    assert best_plan(normed).plan.form == "minimal"
+    assert best_plan(normed).plan.algorithm == "winograd"

@@ -7,9 +7,9 @@ torch = pytest.importorskip("torch")
 from torch import nn
 
 from neuron_doubles import FakeJit
-from trnconv.ask.policy import ALWAYS_DIRECT, Policy
+from trnconv.algorithms.winograd.error import RangeError
 from trnconv.errors import PlanError, TrnconvError, UnsupportedError
-from trnconv.forms.minimal.error import RangeError
+from trnconv.problem.policy import ALWAYS_DIRECT, Policy
 from trnconv.pytorch import calibrate, causal_conv3d, functional, patch_, patched
 from trnconv.pytorch.backends import adapters, choice, packed_weights
 from trnconv.runtime.launch import Prepared
@@ -62,7 +62,7 @@ def test_functions_differ_from_direct_ones_by_rounding_only():
     direct = functional.conv3d(x, w, bias, padding=1, accuracy="direct")
     default = functional.conv3d(x, w, bias, padding=1)
     fast = functional.conv3d(x, w, bias, padding=1, accuracy=ANY)
-    assert torch.equal(default, direct)  # too small to look for a fast form
+    assert torch.equal(default, direct)  # too small to look for a fast algorithm
     assert not torch.equal(fast, direct)
     exact = nn.functional.conv3d(x.double(), w.double(), bias.double(), padding=1)
     floor = (exact.bfloat16() - exact).square().mean()
@@ -94,7 +94,7 @@ def test_chunks_of_a_video_have_the_bits_of_the_whole(cut):
     assert not torch.equal(whole, direct)
 
 
-def test_a_patched_model_takes_fast_forms_and_says_so(model):
+def test_a_patched_model_takes_fast_algorithms_and_says_so(model):
     x = video()
     with torch.no_grad(), patched(model, accuracy=ANY) as report:
         found = model(x)
@@ -165,7 +165,7 @@ def test_a_device_runs_fast_kernels_of_calibrated_layers(on_device, pieces, monk
     for _ in range(2):
         found, _ = causal_conv3d(chunk, w, bias, cache, padding=1, accuracy=known)
     names = [name for name, _ in on_device.called]
-    assert names == [f"minimal_of_{('one', 'two', 'three')[pieces - 1]}"] * 2
+    assert names == [f"winograd_of_{('one', 'two', 'three')[pieces - 1]}"] * 2
     assert len(packings) == 1
     monkeypatch.setattr(choice, "NEURON_DEVICES", ())
     expected, _ = causal_conv3d(chunk, w, bias, cache, padding=1, accuracy=known, backend="nkisim")
@@ -181,5 +181,5 @@ def test_a_device_computes_directly_what_nobody_calibrated(on_device):
 def test_the_report_prices_what_ran(model):
     with torch.no_grad(), patched(model, accuracy=ANY) as report:
         model(video())
-    assert all(one.price.plan.plan.form == "minimal" for one in report.ran())
+    assert all(one.price.plan.plan.algorithm == "winograd" for one in report.ran())
     assert all(work.policy != ALWAYS_DIRECT for work in report.stats.works)

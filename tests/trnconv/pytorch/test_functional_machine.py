@@ -1,4 +1,4 @@
-"""target=, cores=, reproducible= and padding modes of torch's functions: those of the arrays'."""
+"""machine=, cores=, reproducible= and padding modes of torch's functions: those of the arrays'."""
 
 import numpy as np
 import pytest
@@ -35,21 +35,21 @@ def random(*shape, seed=0, dtype=torch.float32):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
-@pytest.mark.parametrize(("target", "cores"), [("trn1", 1), ("trn2", 2), ("trn3", 2)])
+@pytest.mark.parametrize(("machine", "cores"), [("trn1", 1), ("trn2", 2), ("trn3", 2)])
 @pytest.mark.parametrize("mode", MODES)
-def test_a_machine_gives_the_bits_that_it_gives_arrays(seen, mode, target, cores):
+def test_a_machine_gives_the_bits_that_it_gives_arrays(seen, mode, machine, cores):
     x, w, bias = random(2, 8, 6, 7), random(12, 8, 3, 3, seed=1), random(12, seed=2)
-    options = {"padding": 1, "padding_mode": mode, "target": target, "cores": cores}
+    options = {"padding": 1, "padding_mode": mode, "machine": machine, "cores": cores}
     with torch.no_grad():
         ours = functional.conv2d(x, w, bias, **options)
     theirs = trnconv.conv2d(x.numpy(), w.numpy(), bias.numpy(), **options)
     assert np.array_equal(ours.numpy(), theirs)
-    assert seen[0][1] == Simulated(target, cores)
+    assert seen[0][1] == Simulated(machine, cores)
 
 
 def test_transposed_and_causal_ones_have_a_machine_too(seen):
     x, w = integers(1, 4, 3, 4, 5), integers(4, 4, 3, 3, 3, most=2)
-    machine = {"target": "trn3", "cores": 2}
+    machine = {"machine": "trn3", "cores": 2}
     ours = functional.conv_transpose3d(x, w, **machine)
     theirs = trnconv.conv_transpose3d(x.numpy(), w.numpy(), **machine)
     assert np.array_equal(ours.numpy(), theirs)
@@ -59,7 +59,7 @@ def test_transposed_and_causal_ones_have_a_machine_too(seen):
 
 def test_gradients_run_on_the_machine_of_the_output(seen):
     x, w = integers(1, 4, 6, 5).requires_grad_(), integers(4, 4, 3, 3, most=2).requires_grad_()
-    functional.conv2d(x, w, padding=1, target="trn1").sum().backward()
+    functional.conv2d(x, w, padding=1, machine="trn1").sum().backward()
     assert [machine for _, *machine in seen] == [[Simulated("trn1", 1)]] * 3
     expected = torch.autograd.grad(torch.nn.functional.conv2d(x, w, padding=1).sum(), (x, w))
     assert torch.equal(x.grad, expected[0])
@@ -70,7 +70,7 @@ def test_modules_and_compiled_functions_have_a_machine(seen):
     module = nn.Conv2d(4, 4, 3, padding=1).requires_grad_(requires_grad=False)
     x = random(1, 4, 5, 6)
     expected = module(x)
-    module.target, module.cores, module.reproducible = "trn3", 2, True
+    module.machine, module.cores, module.reproducible = "trn3", 2, True
     compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
     assert torch.allclose(compiled(x), expected, rtol=1e-4, atol=1e-5)
     torch.compiler.reset()
@@ -82,8 +82,8 @@ def test_modules_and_compiled_functions_have_a_machine(seen):
 @pytest.mark.parametrize("backend", ["torch", "neuron"])
 def test_a_machine_is_refused_where_none_is_simulated(backend):
     x, w = integers(1, 4, 6, 5), integers(4, 4, 3, 3)
-    with pytest.raises(UnsupportedError, match=r'target="trn3".*that nkisim simulates'):
-        functional.conv2d(x, w, target="trn3", backend=backend)
+    with pytest.raises(UnsupportedError, match=r'machine="trn3".*that nkisim simulates'):
+        functional.conv2d(x, w, machine="trn3", backend=backend)
 
 
 def test_the_environment_may_ask_for_torch_too(monkeypatch):
@@ -96,7 +96,7 @@ def test_the_environment_may_ask_for_torch_too(monkeypatch):
 def test_unknown_machines_are_refused():
     x, w = integers(1, 4, 6, 5), integers(4, 4, 3, 3)
     with pytest.raises(nkisim.NkiValidationError, match="trn9"):
-        functional.conv2d(x, w, target="trn9")
+        functional.conv2d(x, w, machine="trn9")
 
 
 def test_what_ops_are_told_can_be_read_back():

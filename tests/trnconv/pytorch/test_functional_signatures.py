@@ -16,7 +16,7 @@ FORWARD = "input weight bias=None stride=1 padding=0 dilation=1 groups=1"
 TRANSPOSED = "input weight bias=None stride=1 padding=0 output_padding=0 groups=1 dilation=1"
 DOCUMENTED = {f"conv{rank}d": FORWARD for rank in (1, 2, 3)}
 DOCUMENTED |= {f"conv_transpose{rank}d": TRANSPOSED for rank in (1, 2, 3)}
-MACHINE = {"backend", "target", "cores"}
+MACHINE = {"backend", "machine", "cores"}
 OURS = MACHINE | {"padding_mode", "activation", "residual", "accuracy", "reproducible"}
 MODULES = ("Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d")
 

@@ -55,11 +55,11 @@ def data():
 
 def train(net):
     """The loss before each step."""
-    x, target = data()
+    x, machine = data()
     optimizer = torch.optim.SGD(net.parameters(), RATE)
     losses = []
     for _ in range(STEPS):
-        loss = (net(x) - target).square().mean()
+        loss = (net(x) - machine).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -67,31 +67,31 @@ def train(net):
     return losses
 
 
-def loss_at(theta, net, x, target, sign):
+def loss_at(theta, net, x, machine, sign):
     """The loss as a function of all weights in one vector; sign +1 makes all terms positive."""
     named, at = {}, 0
     for name, each in net.named_parameters():
         named[name] = theta[at : at + each.numel()].view_as(each)
         at += each.numel()
-    return (torch.func.functional_call(net, named, (x,)) + sign * target).square().mean()
+    return (torch.func.functional_call(net, named, (x,)) + sign * machine).square().mean()
 
 
 @pytest.fixture(scope="module")
 def exact():
     """Losses of torch in float64, and how far from them a float32 run may be."""
     net = Net(torch.nn).double()
-    x, target = (each.double() for each in data())
+    x, machine = (each.double() for each in data())
     theta = torch.nn.utils.parameters_to_vector(net.parameters()).detach()
     losses, bounds, apart = [], [], torch.tensor(0.0, dtype=torch.float64)
     for _ in range(STEPS):
         at = theta.clone().requires_grad_()
-        loss = loss_at(at, net, x, target, -1)
+        loss = loss_at(at, net, x, machine, -1)
         (gradient,) = torch.autograd.grad(loss, at)
         most = theta.abs().requires_grad_()
-        largest = loss_at(most, net, x.abs(), target.abs(), 1)
+        largest = loss_at(most, net, x.abs(), machine.abs(), 1)
         (magnitude,) = torch.autograd.grad(largest, most)
         hessian = torch.autograd.functional.hessian(
-            functools.partial(loss_at, net=net, x=x, target=target, sign=-1),
+            functools.partial(loss_at, net=net, x=x, machine=machine, sign=-1),
             theta,
             vectorize=True,
         )

@@ -222,7 +222,7 @@ def test_the_cache_does_not_grow(name, is_patched, phase, first, later):
     assert sizes[49] == sizes[2]
 
 
-def test_two_streams_and_the_model_itself_take_turns():
+def test_two_streams_and_the_model_itself_take_iterations():
     entry = find("wan2.1")
     one, other = clip(entry, "decode", 4), clip(entry, "decode", 5)
     model = build(entry, reduced=True)

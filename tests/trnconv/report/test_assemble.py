@@ -7,13 +7,13 @@ import pytest
 
 from nkisim.machine import TRN2, Reading
 from nkisim.timing import schedule, schedule_launch
-from trnconv.ask.policy import ALWAYS_DIRECT
-from trnconv.ask.question import Question
 from trnconv.baseline import layer_ns
 from trnconv.cases import find
 from trnconv.geometry import conv_shape
 from trnconv.model_plan import PlanOptions, Prices, plan_trace
 from trnconv.models import Size
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.policy import ALWAYS_DIRECT
 from trnconv.report import of_model
 from trnconv.report.assemble import ReportOptions
 from trnconv.report.of_layer import report_of_layer
@@ -31,18 +31,18 @@ ASKED = ReportOptions(command="trnconv report image_2x8", date="2026-01-02")
 
 
 @pytest.fixture(scope="module")
-def question():
-    return Question(CASE.shape, TRN2, policy=ALWAYS_DIRECT)
+def problem():
+    return ConvProblem(CASE.shape, TRN2, policy=ALWAYS_DIRECT)
 
 
 @pytest.fixture(scope="module")
-def report(question):
-    return report_of_layer(CASE.name, CASE.note, question, ASKED, cores=1)
+def report(problem):
+    return report_of_layer(CASE.name, CASE.note, problem, ASKED, cores=1)
 
 
-def test_a_layer_alone_is_all_of_the_time(report, question):
+def test_a_layer_alone_is_all_of_the_time(report, problem):
     (row,) = report.layers
-    priced = price(question, cores=1)
+    priced = price(problem, cores=1)
     assert row.ns == row.total_ns == priced.ns == pytest.approx(1e9 * report.totals.seconds)
     assert row.share == 1
     assert (report.totals.calls, report.totals.static_instructions) == (1, priced.instructions)
@@ -53,8 +53,8 @@ def test_a_layer_alone_is_all_of_the_time(report, question):
     assert row.flop_per_byte == pytest.approx(flops / priced.hbm_bytes)
 
 
-def test_its_timeline_and_readings_are_those_of_the_schedule(report, question):
-    timed = time_layer(question, cores=1)
+def test_its_timeline_and_readings_are_those_of_the_schedule(report, problem):
+    timed = time_layer(problem, cores=1)
     (line,), (reading,) = report.timelines, report.sensitivity.readings
     assert line.ns == reading.default_ns == timed.ns()
     assert reading.optimistic_ns == timed.ns(Reading.optimistic) < reading.default_ns
@@ -64,8 +64,8 @@ def test_its_timeline_and_readings_are_those_of_the_schedule(report, question):
     assert shares["tensor"] == pytest.approx(timed.busy_shares()["tensor"])
 
 
-def test_an_effect_is_what_the_schedule_says_with_one_number_changed(report, question):
-    timed = time_layer(question, (Reading.default,), cores=1)
+def test_an_effect_is_what_the_schedule_says_with_one_number_changed(report, problem):
+    timed = time_layer(problem, (Reading.default,), cores=1)
     run = timed.longest.run
     slow = replace(TRN2, timing=replace(TRN2.timing, dma_start_ns=1500.0))
     expected = schedule(run.trace, slow, Reading.default).makespan_ns / timed.ns() - 1
@@ -82,14 +82,14 @@ def test_an_effect_is_what_the_schedule_says_with_one_number_changed(report, que
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_on_two_cores_times_peaks_and_the_baseline_are_those_of_both(question):
-    both = report_of_layer(CASE.name, CASE.note, question, ASKED)
+def test_on_two_cores_times_peaks_and_the_baseline_are_those_of_both(problem):
+    both = report_of_layer(CASE.name, CASE.note, problem, ASKED)
     assert both.machine.cores == 2
     assert both.machine.peak_tflops == pytest.approx(2 * 78.6432)
     (row,), (line,), (reading,) = both.layers, both.timelines, both.sensitivity.readings
-    assert row.ns == price(question, cores=2).ns
+    assert row.ns == price(problem, cores=2).ns
     assert row.of_peak == pytest.approx(row.tflops / (2 * 78.6432))
-    timed = time_layer(question, cores=2)
+    timed = time_layer(problem, cores=2)
     assert line.ns == reading.default_ns == timed.ns() == max(line.ends_ns)
     assert line.ends_ns[line.core] == line.ns
     slow = replace(TRN2, timing=replace(TRN2.timing, dma_start_ns=1500.0))
@@ -106,7 +106,7 @@ def test_on_two_cores_times_peaks_and_the_baseline_are_those_of_both(question):
 def test_the_baseline_is_on_as_many_cores(cores):
     shape = find("k3").shape
     asked = replace(ASKED, heaviest=0)
-    made = report_of_layer("k3", "", Question(shape, TRN2), asked, cores)
+    made = report_of_layer("k3", "", ConvProblem(shape, TRN2), asked, cores)
     assert made.totals.baseline_seconds == pytest.approx(layer_ns(shape) / cores / 1e9)
     assert ("on two cores it takes half" in made.contenders[-1].note) == (cores == 2)
 
@@ -123,29 +123,29 @@ def test_the_real_report_has_a_page(report):
     ET.fromstring(page(report))  # noqa: S314 (our own)
 
 
-def test_nothing_is_scheduled_if_nothing_is_asked_for(question):
-    quick = report_of_layer("x", "", question, replace(ASKED, heaviest=0))
+def test_nothing_is_scheduled_if_nothing_is_asked_for(problem):
+    quick = report_of_layer("x", "", problem, replace(ASKED, heaviest=0))
     assert quick.timelines == quick.sensitivity.readings == quick.sensitivity.effects == ()
     ET.fromstring(page(quick))  # noqa: S314 (our own)
 
 
-IN_TURNS = conv_shape((1, 64, 1, 800, 64), (64, 64, 1, 3, 3), padding=(0, 1, 1))
+IN_ITERATIONS = conv_shape((1, 64, 1, 800, 64), (64, 64, 1, 3, 3), padding=(0, 1, 1))
 
 
 @pytest.mark.parametrize(
-    ("shape", "budget", "loops"), [(CASE.shape, 2000, False), (IN_TURNS, 120, True)]
+    ("shape", "budget", "loops"), [(CASE.shape, 2000, False), (IN_ITERATIONS, 120, True)]
 )
 def test_strips_are_as_busy_as_their_engines(shape, budget, loops):
-    asked = Question(shape, TRN2, policy=ALWAYS_DIRECT, budget=budget)
+    asked = ConvProblem(shape, TRN2, policy=ALWAYS_DIRECT, budget=budget)
     line = time_layer(asked, (Reading.default,), cores=1).longest.timelines[Reading.default]
     assert bool(line.elisions) == loops
     window = window_of(line)
     assert 0 <= window[0] < window[1] <= line.makespan_ns
-    # Levels are rounded to three digits. Turns overlap where repeated ones begin and end, and no
-    # part is more than busy: what is lost there is less than a turn.
-    turn = sum(one.ns_per_iteration for one in line.elisions) / line.makespan_ns
+    # Levels are rounded to three digits. Iterations overlap where repeated ones begin and end, and
+    # no part is more than busy: what is lost there is less than an iteration.
+    iteration = sum(one.ns_per_iteration for one in line.elisions) / line.makespan_ns
     for strip in strips_of(line, window):
-        assert sum(strip.levels) / PARTS == pytest.approx(strip.share, abs=0.0005 + turn)
+        assert sum(strip.levels) / PARTS == pytest.approx(strip.share, abs=0.0005 + iteration)
         assert len(strip.levels) == PARTS
         for block in strip.blocks:
             assert window[0] - 0.1 <= block.begin_ns < block.end_ns <= window[1] + 0.1

@@ -12,9 +12,9 @@ import pytest
 from gradient_bounds import assert_gradients
 from gradient_calls import gradients, integers
 from repetition import few, slow_beyond
-from trnconv.ask import launches
 from trnconv.errors import PlanError
 from trnconv.geometry import conv_shape, transposed_shape
+from trnconv.problem import launches
 from trnconv.reference import forward, transposed
 from trnconv.runtime import LaunchOptions, convolve_shape, convolve_transposed, simulator
 
@@ -39,9 +39,9 @@ def planned(monkeypatch):
     seen = []
     right = simulator.plans_for
 
-    def recording(question, cores):
-        seen.append(question.shape)
-        return right(question, cores)
+    def recording(problem, cores):
+        seen.append(problem.shape)
+        return right(problem, cores)
 
     monkeypatch.setattr(simulator, "plans_for", recording)
     return seen
@@ -101,7 +101,7 @@ def test_transposed_convolutions(number, memory_ends, planned):
     x, w, bias = transposed_arrays(shape)
     most = limit(shape)
     memory_ends(most)
-    launch = LaunchOptions(target=TARGETS[number % 3])
+    launch = LaunchOptions(machine=TARGETS[number % 3])
     y = convolve_transposed(x, w, bias, shape, launch).y
     np.testing.assert_array_equal(y, transposed(x, w, bias, shape))
     assert all(elements(part) <= most for part in planned)
@@ -139,10 +139,10 @@ def test_transposed_channels_are_halved_where_no_program_is_short_enough(monkeyp
     x, w, bias = transposed_arrays(shape)
     right = simulator.plans_for
 
-    def short_ones(question, cores):
-        if question.shape.c_out > 5:
+    def short_ones(problem, cores):
+        if problem.shape.c_out > 5:
             raise PlanError("too long")
-        return right(question, cores)
+        return right(problem, cores)
 
     monkeypatch.setattr(simulator, "plans_for", short_ones)
     done = convolve_transposed(x, w, bias, shape)
@@ -168,12 +168,12 @@ def random_forward(number):
 
 @few(6)
 @pytest.mark.parametrize("number", range(COUNT))
-def test_filter_gradients_are_summed_over_the_launches(number, memory_ends, planned):
+def test_weight_gradients_are_summed_over_the_launches(number, memory_ends, planned):
     shape = random_forward(number)
     x, dy = integers(shape, "bfloat16")
     most = limit(shape)
     memory_ends(most)
-    dw, db, _ = gradients(shape, x, dy, target=TARGETS[number % 3])
+    dw, db, _ = gradients(shape, x, dy, machine=TARGETS[number % 3])
     assert_gradients(dw, db, x, dy, shape)
     assert all(elements(part) <= most for part in planned)
 
@@ -187,17 +187,17 @@ def test_most_of_those_took_several_launches():
     assert axes == {0, 1, 2}
 
 
-def test_filter_gradients_of_channels_that_are_halved(monkeypatch):
+def test_weight_gradients_of_channels_that_are_halved(monkeypatch):
     shape = conv_shape((1, 12, 7, 9), (20, 12, 3, 3), padding=1)
     x, dy = integers(shape, "bfloat16")
     right = simulator.plans_for
     launched = []
 
-    def short_ones(question, cores):
-        if question.shape.c_out > 5:
+    def short_ones(problem, cores):
+        if problem.shape.c_out > 5:
             raise PlanError("too long")
-        launched.append(question.shape)
-        return right(question, cores)
+        launched.append(problem.shape)
+        return right(problem, cores)
 
     monkeypatch.setattr(simulator, "plans_for", short_ones)
     dw, db, _ = gradients(shape, x, dy)
@@ -220,6 +220,6 @@ def test_depthwise_convolutions(shape, memory_ends):
     w = rng.integers(-3, 4, (shape.c_out, 1, *shape.kernel)).astype(np.float32)
     bias = rng.integers(-3, 4, shape.c_out).astype(np.float32)
     memory_ends(elements(shape) // 3)
-    done = convolve_shape((x,), w, bias, shape, LaunchOptions(forms=("depthwise",)))
+    done = convolve_shape((x,), w, bias, shape, LaunchOptions(algorithms=("depthwise",)))
     assert len(done.runs) > 2
     np.testing.assert_array_equal(done.y, forward(x, w, bias, shape))

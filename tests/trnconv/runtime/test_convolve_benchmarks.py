@@ -1,4 +1,4 @@
-"""The benchmark layers at full size: where rows come in many blocks and loops are rolled."""
+"""The benchmark layers at full size: where rows come in many blocks and loops are looped."""
 
 from dataclasses import replace
 

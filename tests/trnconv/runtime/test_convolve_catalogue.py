@@ -21,9 +21,9 @@ SLOW = tuple(problem for problem in PROBLEMS if problem not in QUICK)
 
 
 def check(problem):
-    target, cores = problem.machine
+    machine, cores = problem.machine
     x, w, bias = integer_arrays(problem.shape, "bfloat16", bias=problem.bias)
-    y = compute(problem.shape, (x, w, bias), rank=problem.rank, target=target, cores=cores)
+    y = compute(problem.shape, (x, w, bias), rank=problem.rank, machine=machine, cores=cores)
     assert_convolution(y, x, w, bias, problem.shape)
 
 

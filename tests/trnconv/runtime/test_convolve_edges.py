@@ -26,7 +26,7 @@ MACHINES = [("trn1", 1), ("trn2", 2), ("trn3", 1), ("trn3", 2)]
 @pytest.mark.parametrize("machine", MACHINES, ids=str)
 @cases
 def test_integers_come_out_exactly(case, machine):
-    target, cores = machine
+    machine, cores = machine
     x, w, bias = integer_arrays(case.shape, case.dtype, bias=cores == 1)
-    y = compute(case.shape, (x, w, bias), target=target, cores=cores)
+    y = compute(case.shape, (x, w, bias), machine=machine, cores=cores)
     assert_convolution(y, x, w, bias, case.shape)

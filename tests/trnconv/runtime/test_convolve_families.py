@@ -44,7 +44,7 @@ def test_integers_come_out_exactly_in_bfloat16(problem, cores):
     """In the type that models run in, and on the newest machine."""
     shape = problem.shape()
     x, w, bias = integer_arrays(shape, "bfloat16", bias=problem.bias)
-    y = compute(shape, (x, w, bias), target="trn3", cores=cores)
+    y = compute(shape, (x, w, bias), machine="trn3", cores=cores)
     assert_convolution(y, x, w, bias, shape)
 
 

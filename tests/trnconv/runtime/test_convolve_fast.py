@@ -1,25 +1,25 @@
-"""Fast forms behind `convolve`: taken under a policy, within their bound, the same for all cuts."""
+"""Winograd behind `convolve`: taken under a policy, within its bound, the same for all cuts."""
 
 import numpy as np
 import pytest
 
 from conv_arrays import normal_arrays
 from fast_bounds import fast_bound
-from minimal_plans import minimal_plans
 from nkisim.machine import TRN2
 from repetition import few
 from tolerance import assert_within
-from trnconv.ask.policy import BF16, DIRECT, FAST, LIMITS, Policy, policy_of
-from trnconv.ask.question import Question
+from trnconv.algorithms.direct.plan import DirectPlan
+from trnconv.algorithms.winograd.error import RangeError
+from trnconv.algorithms.winograd.plan import WinogradPlan
 from trnconv.errors import PlanError, UnsupportedError
-from trnconv.forms.direct.plan import DirectPlan
-from trnconv.forms.minimal.error import RangeError
-from trnconv.forms.minimal.plan import MinimalPlan
 from trnconv.geometry import conv_shape
 from trnconv.planner.best import best_plan, offers_of
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.policy import BF16, DIRECT, FAST, LIMITS, Policy, policy_of
 from trnconv.reference import forward
 from trnconv.runtime import LaunchOptions, convolve, convolve_pieces, plan_for, time_plan
 from trnconv.runtime.pricing import price
+from winograd_plans import winograd_plans
 
 ANY = Policy(least_macs=0)
 SHAPE = conv_shape((1, 128, 4, 10, 96), (128, 128, 3, 3, 3), padding=(0, 1, 1))
@@ -39,11 +39,11 @@ def test_a_policy_survives_the_way_through_an_op():
         policy_of("exact")
 
 
-def test_convolve_takes_a_fast_form_and_stays_within_its_bound():
+def test_convolve_takes_a_fast_algorithm_and_stays_within_its_bound():
     x, w, bias = normal_arrays(SHAPE, "bfloat16")
     done = convolve(x, w, bias, padding=(0, 1, 1), launch=launch())
     ((plan,),) = done.plans
-    assert isinstance(plan, MinimalPlan)
+    assert isinstance(plan, WinogradPlan)
     exact = forward(x, w, bias, SHAPE)
     assert_within(done.y, exact, fast_bound(x, w, bias, exact, plan))
 
@@ -64,23 +64,25 @@ def test_what_is_computed_directly(options):
     assert all(isinstance(plan, DirectPlan) for plan in plans)
 
 
-def looked_for(question):
+def looked_for(problem):
     """Whether a search for fast plans was made."""
-    return any(offer.form == "minimal" and not offer.refused for offer in offers_of(question))
+    return any(offer.algorithm == "winograd" and not offer.refused for offer in offers_of(problem))
 
 
-def test_fast_forms_are_not_looked_for_where_there_are_none():
+def test_fast_algorithms_are_not_looked_for_where_there_are_none():
     base = {"machine": TRN2, "policy": ANY}
     wide = (1, 128, 4, 10, 96)
-    assert looked_for(Question(SHAPE, **base))
-    assert not looked_for(Question(conv_shape((1, 64, *wide[2:]), (64, 64, 3, 3, 3)), **base))
-    assert not looked_for(Question(conv_shape(wide, (128, 128, 3, 3, 3), stride=(1, 2, 1)), **base))
-    assert not looked_for(Question(conv_shape(wide, (128, 128, 1, 1, 3)), **base))
-    assert looked_for(Question(conv_shape(wide, (128, 128, 1, 3, 3)), **base))
+    assert looked_for(ConvProblem(SHAPE, **base))
+    assert not looked_for(ConvProblem(conv_shape((1, 64, *wide[2:]), (64, 64, 3, 3, 3)), **base))
+    assert not looked_for(
+        ConvProblem(conv_shape(wide, (128, 128, 3, 3, 3), stride=(1, 2, 1)), **base)
+    )
+    assert not looked_for(ConvProblem(conv_shape(wide, (128, 128, 1, 1, 3)), **base))
+    assert looked_for(ConvProblem(conv_shape(wide, (128, 128, 1, 3, 3)), **base))
 
 
 def test_master_weights_are_rounded_once():
-    """float32 weights beside bf16 data: a fast form is closer to them than bf16 weights are."""
+    """float32 weights beside bf16 data: Winograd is closer to them than bf16 weights are."""
     x, _, _ = normal_arrays(SHAPE, "bfloat16", bias=False)
     _, w, _ = normal_arrays(SHAPE, "float32", bias=False)
     fine = convolve(x, w, padding=(0, 1, 1), launch=launch()).y
@@ -113,7 +115,7 @@ def test_plans_that_claim_to_sum_alike_give_the_same_bits(channels):
     shape = conv_shape((1, channels, 4, 6, 32), (channels, channels, 3, 3, 3), padding=(0, 1, 1))
     x, w, bias = normal_arrays(shape, "bfloat16")
     for transform in ("F(2,3)", "F(4,3)"):
-        found = [priced.plan for priced in minimal_plans(shape, transform, 1)]
+        found = [priced.plan for priced in winograd_plans(shape, transform, 1)]
         plans = [plan for plan in found if plan.is_reproducible]
         assert len(plans) > 2
         outputs = {
@@ -124,7 +126,7 @@ def test_plans_that_claim_to_sum_alike_give_the_same_bits(channels):
 
 
 def test_plans_by_frames_do_not_claim_it():
-    by_frames = [priced.plan for priced in minimal_plans(SHAPE, "F(2,3)", 0)]
+    by_frames = [priced.plan for priced in winograd_plans(SHAPE, "F(2,3)", 0)]
     assert by_frames
     assert not any(plan.is_reproducible for plan in by_frames)
     with pytest.raises(UnsupportedError, match="reproducible"):
@@ -146,7 +148,7 @@ def test_reproducible_outputs_do_not_depend_on_chunks_or_pieces(
     options = LaunchOptions(cores=1, policy=policy, reproducible=True)
     padding = (0, 1, 1)
     whole = convolve(x, w, bias, padding=padding, launch=options)
-    assert isinstance(whole.plans[0][0], MinimalPlan)
+    assert isinstance(whole.plans[0][0], WinogradPlan)
     assert whole.plans[0][0].transform == transform
     for cut in (1, 2):
         first = convolve(x[:, :, : cut + 2], w, bias, padding=padding, launch=options)
@@ -159,9 +161,9 @@ def test_reproducible_outputs_do_not_depend_on_chunks_or_pieces(
 @pytest.mark.parametrize("accuracy", list(LIMITS)[:3])
 def test_a_price_is_that_of_the_plan_that_runs(accuracy):
     policy = Policy(accuracy, least_macs=0)
-    question = Question(SHAPE, TRN2, policy=policy)
+    problem = ConvProblem(SHAPE, TRN2, policy=policy)
     (plan,) = plan_for(SHAPE, "bfloat16", LaunchOptions(cores=1, policy=policy))
-    priced, timed = (price(question, simulate=way, cores=1) for way in (False, True))
-    assert priced.plan.plan == plan == best_plan(question).plan
-    assert isinstance(priced.plan.plan, MinimalPlan) == (accuracy != DIRECT)
+    priced, timed = (price(problem, simulate=way, cores=1) for way in (False, True))
+    assert priced.plan.plan == plan == best_plan(problem).plan
+    assert isinstance(priced.plan.plan, WinogradPlan) == (accuracy != DIRECT)
     assert timed.ns == time_plan(plan).makespan_ns

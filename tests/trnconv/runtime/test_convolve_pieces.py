@@ -52,8 +52,8 @@ def test_pieces_in_a_hardware_loop(name):
     x, w, bias = integer_arrays(shape, "bfloat16")
     plan = direct_plan(shape, pieces=frames)
     rows = plan.row_multiple
-    rolled = replace(plan, rolled=True, rows=rows, lead=(), ahead=False)
-    launch = LaunchOptions(plans=(rolled,))
+    looped = replace(plan, looped=True, rows=rows, lead=(), ahead=False)
+    launch = LaunchOptions(plans=(looped,))
     done = convolve_pieces(cut(x, frames), w, bias, **call_options(shape, 3), launch=launch)
     assert np.array_equal(done.y, forward(x, w, bias, shape).astype(x.dtype))
 

@@ -1,4 +1,4 @@
-"""Bits of small runs of every form: what is restructured must compute the same.
+"""Bits of small runs of every algorithm: what is restructured must compute the same.
 
 Data are small integers, or sums have a fixed order, so that no BLAS has a say.
 """
@@ -9,12 +9,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from trnconv.ask.ends import BEFORE, Epilogue
-from trnconv.ask.policy import Policy
 from trnconv.geometry import conv_shape, input_gradient_shape
+from trnconv.problem.epilogue import BEFORE, Epilogue
+from trnconv.problem.policy import Policy
 from trnconv.runtime import LaunchOptions, convolve_shape, convolve_transposed
 from trnconv.runtime.depthwise import depthwise
-from trnconv.runtime.filter_gradient import weight_gradient
+from trnconv.runtime.weight_gradient import weight_gradient
 
 BF16 = ml_dtypes.bfloat16
 _DENSE = conv_shape((1, 40, 4, 9, 17), (24, 40, 3, 3, 3), padding=(0, 1, 1))
@@ -39,7 +39,7 @@ def _convolved(shape, frames=(), residual=False, **options):
     x, w, bias = _operands(shape)
     pieces = np.split(x, np.cumsum(frames)[:-1], axis=2) if frames else (x,)
     if residual:
-        options["end"] = Epilogue("relu", BEFORE)
+        options["epilogue"] = Epilogue("relu", BEFORE)
         options["residual"] = _integers(shape.batch, shape.c_out, *shape.out_sizes(), seed=3)
     return convolve_shape(pieces, w, bias, shape, LaunchOptions(**{"cores": 1, **options})).y
 
@@ -50,7 +50,7 @@ def _transposed():
     return convolve_transposed(x, w, None, shape).y
 
 
-def _filter_gradient():
+def _weight_gradient():
     x, dy = _integers(2, 20, 9, 11), _integers(2, 12, 9, 11, seed=1)
     done = weight_gradient(x, dy, (3, 3), padding=1, cores=1)
     return np.concatenate([done.dw.ravel(), done.db.ravel()])
@@ -64,7 +64,7 @@ def _depthwise(engines, dtype):
 
 RUNS = {
     "direct": lambda: _convolved(_DENSE),
-    "direct on trn1": lambda: _convolved(_DENSE, target="trn1"),
+    "direct on trn1": lambda: _convolved(_DENSE, machine="trn1"),
     "direct on two cores": lambda: _convolved(_DENSE, cores=2),
     "direct, pieces": lambda: _convolved(_DENSE, (1, 3)),
     "direct, residual and ReLU": lambda: _convolved(_DENSE, residual=True),
@@ -73,12 +73,12 @@ RUNS = {
     "direct, grouped": lambda: _convolved(_GROUPED),
     "direct, upsampled": lambda: _convolved(_DOUBLED),
     "direct, reflected": lambda: _convolved(_REFLECTED),
-    "minimal": lambda: _convolved(_WIDE, reproducible=True, policy=_FAST),
-    "minimal, pieces": lambda: _convolved(_WIDE, (2, 2), reproducible=True, policy=_FAST),
+    "winograd": lambda: _convolved(_WIDE, reproducible=True, policy=_FAST),
+    "winograd, pieces": lambda: _convolved(_WIDE, (2, 2), reproducible=True, policy=_FAST),
     "transposed": _transposed,
     "depthwise on the Tensor engine": lambda: _depthwise("tensor", BF16),
     "depthwise on the others": lambda: _depthwise("vector", np.float32),
-    "filter gradient": _filter_gradient,
+    "weight gradient": _weight_gradient,
 }
 
 
@@ -91,7 +91,7 @@ def test_small_runs_have_the_pinned_bits(golden):
     golden("values.txt", "\n".join(lines) + "\n")
 
 
-@pytest.mark.parametrize("name", ["direct", "minimal"])
+@pytest.mark.parametrize("name", ["direct", "winograd"])
 def test_one_changed_value_changes_the_digest(name):
     y = RUNS[name]()
     before = _digest(y)

@@ -15,7 +15,7 @@ def failure(problem):
     """What went wrong, in one line, or None."""
     arrays = integer_arrays if problem.integers else normal_arrays
     x, w, bias = arrays(problem.shape, problem.dtype, bias=problem.bias, seed=problem.number)
-    machine = {"target": problem.target, "cores": problem.cores}
+    machine = {"machine": problem.machine, "cores": problem.cores}
     try:
         y = compute(problem.shape, (x, w, bias), rank=problem.rank, **machine)
         assert_convolution(y, x, w, bias, problem.shape)
@@ -32,7 +32,7 @@ def test_random_shapes_are_the_reference_within_the_bound(numbers):
 def test_random_shapes_cover_what_they_should():
     problems = [random_convolution(number) for number in range(IN_ALL)]
     shapes = [problem.shape for problem in problems]
-    assert {(p.target, p.cores) for p in problems[:BY_DEFAULT]} == {
+    assert {(p.machine, p.cores) for p in problems[:BY_DEFAULT]} == {
         ("trn1", 1),
         ("trn2", 1),
         ("trn2", 2),

@@ -41,7 +41,7 @@ def test_signature_is_the_library_s():
     names = "img_ref filter_ref padding stride rhs_dilation lhs_dilation feature_group_count"
     assert list(parameters) == [
         *names.split(),
-        *"batch_group_count in_perm kern_perm out_perm target".split(),
+        *"batch_group_count in_perm kern_perm out_perm machine".split(),
     ]
     defaults = [parameters[name].default for name in list(parameters)[2:-1]]
     assert defaults == [((0, 0), (0, 0)), (1, 1), (1, 1), (1, 1), 1, 1, None, None, None]
@@ -50,7 +50,7 @@ def test_signature_is_the_library_s():
 
 
 @few(6)
-@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
+@pytest.mark.parametrize("machine", ["trn1", "trn2", "trn3"])
 @pytest.mark.parametrize(
     ("size", "pads", "stride", "rhs", "lhs"),
     [
@@ -64,7 +64,7 @@ def test_signature_is_the_library_s():
         ((1, 6, 9, 3), (0, 0), 1, 1, 2),
     ],
 )
-def test_values(target, size, pads, stride, rhs, lhs):
+def test_values(machine, size, pads, stride, rhs, lhs):
     img, filters = arrays(*size)
     y = conv1d(
         img,
@@ -74,7 +74,7 @@ def test_values(target, size, pads, stride, rhs, lhs):
         (1, rhs),
         (1, lhs),
         feature_group_count=size[1],
-        target=target,
+        machine=machine,
     )
     assert_within(y, *by_definition(img, filters, pads, stride, rhs, lhs))
 

@@ -15,8 +15,8 @@ import pytest
 import trnconv
 from family_bounds import ended, sums_of
 from repetition import few
-from trnconv.ask.ends import PLAIN_END, end_of
 from trnconv.errors import TrnconvError
+from trnconv.problem.epilogue import PLAIN_EPILOGUE, epilogue_of
 from trnconv.runtime import LaunchOptions, convolve
 from trnconv.runtime.gradients import input_gradient
 
@@ -164,7 +164,7 @@ def test_what_is_computed_is_what_torch_computes(call):
         return by_torch(call, *given)
 
     terms = prod(call.w)  # no output has more
-    exact, bound = ended(sums_of(wide, call.arrays(), terms), PLAIN_END, None, y.dtype)
+    exact, bound = ended(sums_of(wide, call.arrays(), terms), PLAIN_EPILOGUE, None, y.dtype)
     assert not bound.any()  # small integers
     np.testing.assert_array_equal(y, exact)
 
@@ -204,7 +204,7 @@ def test_modes_and_cores_are_those_of_the_call():
     around = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), mode="wrap")
     np.testing.assert_array_equal(y, trnconv.conv2d(around, w))
     with pytest.raises(TrnconvError, match="2 cores on trn1"):
-        trnconv.conv2d(x, w, cores=2, target="trn1")
+        trnconv.conv2d(x, w, cores=2, machine="trn1")
     up = np.swapaxes(w, 0, 1).copy()
     twice = trnconv.conv_transpose2d(x, up, stride=2, cores=2)
     np.testing.assert_array_equal(twice, trnconv.conv_transpose2d(x, up, stride=2))
@@ -223,7 +223,7 @@ def launched(**options):
     [
         ({"cores": 3}, "3 cores on trn2"),
         ({"cores": 0}, "0 cores on trn2"),
-        ({"target": "trn1", "cores": 2}, "2 cores on trn1"),
+        ({"machine": "trn1", "cores": 2}, "2 cores on trn1"),
     ],
     ids=str,
 )
@@ -234,9 +234,9 @@ def test_launches_that_no_machine_has_are_refused(options, reason):
 
 def test_ends_that_are_not_known_are_refused():
     with pytest.raises(TrnconvError, match=r"activation 'swish'.*silu"):
-        end_of("swish", "none", "")
+        epilogue_of("swish", "none", "")
     with pytest.raises(TrnconvError, match="residual 'between'"):
-        end_of("relu", "between", "")
+        epilogue_of("relu", "between", "")
 
 
 def test_padding_modes_are_refused_where_they_are_not_defined():

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import trnconv
-from trnconv.ask.ends import end_of
 from trnconv.errors import TrnconvError
 from trnconv.geometry import transposed_shape
+from trnconv.problem.epilogue import epilogue_of
 from trnconv.runtime import LaunchOptions, convolve, convolve_transposed
 from trnconv.runtime.gradients import input_gradient
 
@@ -17,7 +17,7 @@ def ones(*sizes):
 
 LINE = (2, 4, 9)
 X, W = ones(1, 4, 5, 6), ones(3, 4, 3, 3)
-SUM = end_of("identity", "after", "")
+SUM = epilogue_of("identity", "after", "")
 UP_SHAPE = transposed_shape((1, 4, 1, 5, 6), (4, 3, 1, 2, 2), stride=(1, 2, 2))
 UP_X, UP_W = ones(1, 4, 1, 5, 6), ones(4, 3, 1, 2, 2)
 
@@ -27,10 +27,19 @@ UNFIT = {
         lambda: summed(residual=ones(1, 3, 5, 6)),
         "resid",
     ),
-    "an end that adds no residual": (lambda: summed(end=SUM), "residual"),
-    "a residual turned round": (lambda: summed(end=SUM, residual=ones(1, 3, 6, 5)), "residual"),
-    "a residual that is too small": (lambda: summed(end=SUM, residual=ones(1, 3, 5, 5)), "resid"),
-    "an output in float64": (lambda: summed(end=end_of("relu", "none", "float64")), "float64"),
+    "an end that adds no residual": (lambda: summed(epilogue=SUM), "residual"),
+    "a residual turned round": (
+        lambda: summed(epilogue=SUM, residual=ones(1, 3, 6, 5)),
+        "residual",
+    ),
+    "a residual that is too small": (
+        lambda: summed(epilogue=SUM, residual=ones(1, 3, 5, 5)),
+        "resid",
+    ),
+    "an output in float64": (
+        lambda: summed(epilogue=epilogue_of("relu", "none", "float64")),
+        "float64",
+    ),
     "too few biases": (lambda: convolve(X, W, ones(2)), "bias"),
     "too many biases": (lambda: convolve(X, W, ones(4)), "bias"),
     "biases in a column": (lambda: convolve(X, W, ones(3, 1)), "bias"),
@@ -85,7 +94,7 @@ def test_arguments_that_do_not_fit_together_are_refused(call, reason):
 @pytest.mark.parametrize("residual", ["before", "after"])
 def test_a_residual_of_a_transposed_convolution_is_added_or_refused(residual):
     added = np.arange(1 * 3 * 1 * 10 * 12, dtype=np.float32).reshape(1, 3, 1, 10, 12)
-    launch = LaunchOptions(end=end_of("identity", residual, ""), residual=added)
+    launch = LaunchOptions(epilogue=epilogue_of("identity", residual, ""), residual=added)
     try:
         y = convolve_transposed(UP_X, UP_W, None, UP_SHAPE, launch).y
     except TrnconvError as refusal:

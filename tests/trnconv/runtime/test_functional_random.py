@@ -17,7 +17,7 @@ from random_family import (
 )
 from repetition import BY_DEFAULT, IN_ALL, parametrize_numbers, slow_beyond
 from tolerance import excess
-from trnconv.ask.ends import ACTIVATIONS
+from trnconv.problem.epilogue import ACTIVATIONS
 
 
 def pytest_generate_tests(metafunc):
@@ -45,7 +45,7 @@ def test_random_members_cover_the_family():
     assert kinds[FORWARD] > 200
     assert kinds[TRANSPOSED] > 120
     assert kinds[INPUT_GRADIENT] > 60
-    assert {(member.target, member.cores) for member in members[:BY_DEFAULT]} == set(MACHINES)
+    assert {(member.machine, member.cores) for member in members[:BY_DEFAULT]} == set(MACHINES)
     assert sum(member.exact for member in members) > 100
     assert sum(shape.groups > 1 for shape in shapes) > 250
     assert (
@@ -64,10 +64,10 @@ def test_random_members_mix_padding_modes_and_ends():
     for mode in MODES:
         assert sum(mode in shape.modes for shape in forwards) > 60, mode
     assert sum(len(set(shape.modes)) > 1 for shape in forwards) > 100
-    activations = Counter(member.end.activation for member in members)
+    activations = Counter(member.epilogue.activation for member in members)
     assert all(activations[name] > 10 for name in ACTIVATIONS), activations
-    assert {member.end.residual for member in members} == {"none", "before", "after"}
-    assert {member.end.dtype for member in members} == {"", "bfloat16", "float16", "float32"}
+    assert {member.epilogue.residual for member in members} == {"none", "before", "after"}
+    assert {member.epilogue.dtype for member in members} == {"", "bfloat16", "float16", "float32"}
     for dtype in ("bfloat16", "float16", "float32"):
         assert sum(member.dtype == dtype for member in members) > 80
     cropped = [m.shape for m in members if m.kind == TRANSPOSED and max(m.shape.pad_before) > 0]

@@ -22,10 +22,10 @@ from seed_family_tables import (
     Problem,
 )
 from tolerance import assert_within
-from trnconv.ask.ends import PLAIN_END
+from trnconv.problem.epilogue import PLAIN_EPILOGUE
 from trnconv.runtime import convolve
-from trnconv.runtime.filter_gradient import weight_gradient
 from trnconv.runtime.gradients import input_gradient
+from trnconv.runtime.weight_gradient import weight_gradient
 
 pytestmark = pytest.mark.torch
 
@@ -58,7 +58,7 @@ def functional(name, **options):
 
 def check(y, linear, operands, terms):
     """y is `linear` of the operands within the bound of sums with so many terms."""
-    exact, bound = ended(sums_of(linear, operands, terms), PLAIN_END, None, y.dtype)
+    exact, bound = ended(sums_of(linear, operands, terms), PLAIN_EPILOGUE, None, y.dtype)
     assert_within(y, exact, bound)
 
 
@@ -148,7 +148,7 @@ def test_gradients_of_weight_and_bias_are_those_of_autograd(problem):
     terms = dy.size // dy.shape[1]
     check(found.dw, Autograd(problem).of_w, (x, dy, None), terms)
     exact, bound = ended(
-        sums_of(Autograd(problem).of_bias, (dy, None), terms), PLAIN_END, None, found.db.dtype
+        sums_of(Autograd(problem).of_bias, (dy, None), terms), PLAIN_EPILOGUE, None, found.db.dtype
     )
     assert found.db.shape == exact.shape
     assert (np.abs(found.db - exact) <= bound).all()

@@ -15,23 +15,23 @@ from trnconv.runtime.depthwise import depthwise
 SHAPE = conv_shape((1, 40, 4, 40, 20), (24, 40, 3, 3, 3), padding=(0, 1, 1))
 
 
-def convolved(target="trn2", *, cores=1, plans=None):
+def convolved(machine="trn2", *, cores=1, plans=None):
     """The runs of a small convolution."""
     x, w, bias = integer_arrays(SHAPE, "bfloat16")
-    launch = LaunchOptions(target, cores=cores, plans=plans)
+    launch = LaunchOptions(machine, cores=cores, plans=plans)
     return convolve_shape((x,), w, bias, SHAPE, launch).runs
 
 
 def in_loops(cores):
     """Plans as loops over rows."""
     plans = plan_for(SHAPE, "bfloat16", LaunchOptions("trn2", cores=cores))
-    loop = {"rolled": True, "lead": (), "ahead": False}
+    loop = {"looped": True, "lead": (), "ahead": False}
     return tuple(replace(plan, rows=plan.row_multiple, **loop) for plan in plans)
 
 
 def summed():
     x, w = np.ones((1, 16, 4, 6, 8), np.float32), np.ones((16, 1, 3, 3, 3), np.float32)
-    return [depthwise(x, w, np.ones(16, np.float32), target="trn1", engines="vector").run]
+    return [depthwise(x, w, np.ones(16, np.float32), machine="trn1", engines="vector").run]
 
 
 CALLS = {

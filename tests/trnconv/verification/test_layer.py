@@ -10,13 +10,13 @@ import tolerance
 from fast_bounds import fast_bound
 from nkisim.machine import TRN2
 from repetition import few
-from trnconv.ask.policy import ALWAYS_DIRECT, Policy
-from trnconv.ask.question import Question
+from trnconv.algorithms.winograd.plan import WinogradPlan
 from trnconv.cases import BENCHMARK, EDGE, find
 from trnconv.crop import crop, describe, effort, under_its_plan
-from trnconv.forms.minimal.plan import MinimalPlan
 from trnconv.geometry import conv_shape
 from trnconv.planner.best import best_plan
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.policy import ALWAYS_DIRECT, Policy
 from trnconv.reference import forward
 from trnconv.verification import layer as verification
 from trnconv.verification.bounds import half_steps, largest_errors
@@ -25,9 +25,9 @@ from trnconv.verification.layer import errors_of, random_data, verify_layer
 EAGER = Policy("bf16", least_macs=0)
 
 
-def question(key, policy=ALWAYS_DIRECT):
+def problem(key, policy=ALWAYS_DIRECT):
     case = find(key)
-    return Question(case.shape, TRN2, case.dtype, policy=policy)
+    return ConvProblem(case.shape, TRN2, case.dtype, policy=policy)
 
 
 @few(2)
@@ -35,7 +35,7 @@ def question(key, policy=ALWAYS_DIRECT):
     "key", ["image_2x8", "patches_4x8x8", "ragged_channels", "signal", "causal"]
 )
 def test_a_right_kernel_passes(key):
-    verdict = verify_layer(question(key))
+    verdict = verify_layer(problem(key))
     assert verdict.passed
     assert verdict.cut == ""
     assert verdict.errors.outside == 0
@@ -48,14 +48,14 @@ def test_a_right_kernel_passes(key):
 
 
 def test_other_data_with_another_seed():
-    one, two = (verify_layer(question("image_2x8"), seed).errors.rms for seed in (0, 1))
+    one, two = (verify_layer(problem("image_2x8"), seed).errors.rms for seed in (0, 1))
     assert one != two
 
 
 def test_a_fast_kernel_is_held_to_its_promise():
     shape = conv_shape((1, 96, 6, 6, 20), (96, 96, 3, 3, 3), padding=(0, 1, 1))
-    verdict = verify_layer(Question(shape, TRN2, policy=EAGER))
-    assert isinstance(verdict.plan.plan, MinimalPlan)
+    verdict = verify_layer(ConvProblem(shape, TRN2, policy=EAGER))
+    assert isinstance(verdict.plan.plan, WinogradPlan)
     assert verdict.passed
     assert verdict.most_over_floor == 1.05
     assert 1 < verdict.errors.over_floor < 1.05
@@ -90,7 +90,7 @@ def lose_one(y):
 @pytest.mark.parametrize(("change", "outside"), [(shift, 100), (spoil_one, 1), (lose_one, 1)])
 def test_a_wrong_kernel_is_noticed(monkeypatch, change, outside):
     wrong(monkeypatch, change)
-    verdict = verify_layer(question("image_2x8"))
+    verdict = verify_layer(problem("image_2x8"))
     assert not verdict.passed
     assert verdict.errors.outside >= outside
 
@@ -106,14 +106,14 @@ def test_a_wrong_fast_kernel_is_noticed(monkeypatch):
         return right(pieces, short, *others)
 
     monkeypatch.setattr(verification, "convolve_shape", convolve)
-    assert not verify_layer(Question(shape, TRN2, policy=EAGER)).passed
+    assert not verify_layer(ConvProblem(shape, TRN2, policy=EAGER)).passed
 
 
 @pytest.mark.parametrize("key", ["causal", "padding_all_different", "c_in_33"])
 def test_the_direct_bound_is_that_of_the_tests(key):
     case = find(key)
     x, w, bias = random_data(case.shape, case.dtype, 0)
-    plan = best_plan(question(key)).plan
+    plan = best_plan(problem(key)).plan
     exact = forward(x, w, bias, case.shape)
     off = largest_errors(x, w, bias, case.shape, plan)
     mine = off + half_steps(np.abs(exact) + off, x.dtype)
@@ -123,7 +123,7 @@ def test_the_direct_bound_is_that_of_the_tests(key):
 
 def test_the_fast_bound_is_never_tighter_than_that_of_the_tests():
     shape = conv_shape((1, 96, 6, 6, 20), (96, 96, 3, 3, 3), padding=(0, 1, 1))
-    plan = best_plan(Question(shape, TRN2, policy=EAGER)).plan
+    plan = best_plan(ConvProblem(shape, TRN2, policy=EAGER)).plan
     x, w, bias = random_data(shape, "bfloat16", 0)
     exact = forward(x, w, bias, shape)
     off = largest_errors(x, w, bias, shape, plan)
@@ -155,12 +155,12 @@ def test_every_layer_can_be_cut_and_keeps_channels_and_taps(case):
 
 def test_a_piece_under_the_plan_of_the_layer():
     shape = conv_shape((1, 96, 3, 60, 104), (96, 96, 3, 3, 3), padding=(0, 1, 1))
-    asked = Question(shape, TRN2, policy=ALWAYS_DIRECT)
+    asked = ConvProblem(shape, TRN2, policy=ALWAYS_DIRECT)
     taken = best_plan(asked)
     piece, same = under_its_plan(asked, taken, 2)
     assert piece.shape.out_size(1) == 2 * taken.plan.rows
     assert same.plan.row_span == (0, 2 * taken.plan.rows)
-    whole = {"shape": shape, "problem": taken.plan.problem, "rows_of": taken.plan.rows_of}
+    whole = {"shape": shape, "reduced": taken.plan.reduced, "rows_of": taken.plan.rows_of}
     assert replace(same.plan, **whole) == taken.plan
     assert describe(shape, piece.shape) == f"{2 * taken.plan.rows} of 60 rows"
 
@@ -168,7 +168,7 @@ def test_a_piece_under_the_plan_of_the_layer():
 def test_a_large_layer_is_cut_and_that_is_said(monkeypatch):
     monkeypatch.setattr(verification, "MOST_EFFORT", 10**8)
     shape = conv_shape((1, 32, 3, 64, 96), (32, 32, 3, 3, 3), padding=(0, 1, 1))
-    verdict = verify_layer(Question(shape, TRN2, policy=ALWAYS_DIRECT))
+    verdict = verify_layer(ConvProblem(shape, TRN2, policy=ALWAYS_DIRECT))
     assert verdict.passed
     assert "of 64 rows" in verdict.cut
     assert effort(verdict.shape) < effort(shape)

@@ -1,1 +1,1 @@
-"""Probes: tiny kernels that ask a device one question each, in integers that are exact."""
+"""Probes: tiny kernels that ask a device one problem each, in integers that are exact."""

@@ -34,19 +34,19 @@ def recipe_argument(x: nl.NkiTensor, numbers: Numbers) -> nl.NkiTensor:
     return stored(tile)
 
 
-def two_cores(x: nl.NkiTensor, turns: int) -> nl.NkiTensor:
-    """Each of two cores copies half of the lines, and adds 1 in every turn of a loop, if any."""
+def two_cores(x: nl.NkiTensor, iterations: int) -> nl.NkiTensor:
+    """Each of two cores copies half of the lines, and adds 1 in each iteration of any loop."""
     y = empty_like(x)
     half, columns = x.shape[0] // 2, x.shape[1]
     first = nl.program_id(0) * half
     tile = nl.ndarray((half, columns), dtype=x.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=x[first : first + half, :])
 
-    def one_turn(_number: nisa.VirtualRegister) -> None:
+    def one_iteration(_number: nisa.VirtualRegister) -> None:
         nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
 
-    if turns > 0:
-        nl.fori_loop(0, turns, one_turn)
+    if iterations > 0:
+        nl.fori_loop(0, iterations, one_iteration)
     nisa.dma_copy(dst=y[first : first + half, :], src=tile)
     nisa.core_barrier(data=y, cores=(0, 1))
     return y

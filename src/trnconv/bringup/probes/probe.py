@@ -14,10 +14,10 @@ Arrays = tuple[Array, ...]
 
 @dataclass(frozen=True)
 class Probe:
-    """One question to a device.
+    """One problem to a device.
 
     `given` makes the arrays of a seed, `expected` what the kernel has to return for them, worked
-    out without the kernel. A probe that `notes` answers a question that no kernel of ours depends
+    out without the kernel. A probe that `notes` answers a problem that no kernel of ours depends
     on: whatever comes out, the ladder goes on.
     """
 

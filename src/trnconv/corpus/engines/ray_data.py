@@ -133,11 +133,11 @@ class ClipActor:
     def _ended(self, encoder: Encoder, row: ClipRow) -> ClipLatents | None:
         """What comes of a clip; None if that is known already."""
         if isinstance(row.video, DecodedVideo):
-            why_not = self._keepers.ask(row.shard, "begin", row.shard, row.id)
-            if why_not is None:
+            unsupported_shape = self._keepers.ask(row.shard, "begin", row.shard, row.id)
+            if unsupported_shape is None:
                 return None
-            if why_not:
-                return ClipLatents(row.id, reason=why_not)
+            if unsupported_shape:
+                return ClipLatents(row.id, reason=unsupported_shape)
         assert row.video is not None
         with self._watch.on("encoding"):
             return clip_latents(encoder, row.id, row.video)

@@ -157,14 +157,14 @@ def _mapped(
     file: IO[bytes], windows: tuple[Window, ...], longest: int
 ) -> tuple[tuple[Window, Pixels], ...]:
     pixels = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)
-    found = []
+    mapped = []
     for number, window in enumerate(windows):
         frame = window.picture.pixels * RGB
         start = number * longest * frame
         part = pixels[start : start + window.frames * frame]
         size = (window.frames, window.picture.height, window.picture.width, RGB)
-        found.append((window, part.reshape(size)))
-    return tuple(found)
+        mapped.append((window, part.reshape(size)))
+    return tuple(mapped)
 
 
 def _started() -> _Child:

@@ -151,8 +151,8 @@ def _stored_videos(fs: Any, path: str) -> Iterator[Clip]:
 def _clip(fs: Any, info: Mapping[str, Any]) -> Clip:
     """Local files by their absolute path, as users write them; others with their protocol."""
     if is_local(fs):
-        found = os.lstat(info["name"])
-        return clip_of(info["name"], f"{found.st_size}-{found.st_mtime_ns}")
+        status = os.lstat(info["name"])
+        return clip_of(info["name"], f"{status.st_size}-{status.st_mtime_ns}")
     return clip_of(str(fs.unstrip_protocol(info["name"])), _version(info))
 
 

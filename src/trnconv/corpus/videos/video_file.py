@@ -69,10 +69,10 @@ def _require_size(size: int | None, most_bytes: int) -> None:
 
 
 def _local_size(path: str) -> int:
-    found = os.stat(path)  # noqa: PTH116 - names that are no Unicode
-    if not stat.S_ISREG(found.st_mode):
+    status = os.stat(path)  # noqa: PTH116 - names that are no Unicode
+    if not stat.S_ISREG(status.st_mode):
         raise BadVideoError("not a file: a pipe, socket, device or folder")
-    return found.st_size
+    return status.st_size
 
 
 def _object(fs: Any, path: str, most_bytes: int) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.kernel_parts import Banks, listed
+from trnconv.algorithms.kernel_parts import Banks, listed
 from trnconv.fused_ops.attention.recipe import AttentionRecipe, QueryRow
 
 BLOCKS = 3  # of keys and values: in use, behind it, and on its way
@@ -34,7 +34,7 @@ class AttentionCore(nl.NKIObject):
         self.keys = sbuf_tiles(BLOCKS, (elems, deep, block), k.dtype)
         self.values = sbuf_tiles(BLOCKS, (lines, block // lines, depth), v.dtype)
         self.weights = sbuf_tiles(ITEMS, (lines, block), v.dtype)
-        self.turned = sbuf_tiles(ITEMS, (lines, block // lines, lines), v.dtype)
+        self.transposed_weights = sbuf_tiles(ITEMS, (lines, block // lines, lines), v.dtype)
         halves = -(-block // recipe.bank)
         self.maxima = [
             sbuf_tiles(tiles, (lines, 1 + halves), nl.float32),
@@ -71,8 +71,8 @@ class QueryRegion(nl.NKIObject):
         self.height = -(-row.count // self.tiles)  # about equal: few queries are a slow matmul
         self.blocks = -(-row.keys // recipe.block)
         self.scores = Banks(4, (recipe.lines, recipe.bank), nl.float32)
-        self.turns: list[nl.NkiTensor] = []
-        self.turned = 0
+        self.transposed: list[nl.NkiTensor] = []
+        self.transposes = 0
         self.products = Banks(2, (recipe.lines, recipe.shape[2]), nl.float32)
 
     def run(self) -> None:
@@ -81,7 +81,7 @@ class QueryRegion(nl.NKIObject):
         shape = (self.recipe.lines, self.recipe.bank // self.recipe.lines, self.recipe.lines)
         for _ in range(2):
             bank = nl.ndarray(shape, dtype=self.core.v.dtype, buffer=nl.psum)
-            self.turns.append(bank)
+            self.transposed.append(bank)
         self.load_keys(0)
         self.load_queries()
         self.load_values(0)
@@ -93,7 +93,7 @@ class QueryRegion(nl.NKIObject):
                 if (n - LATE) // self.tiles + 1 == self.blocks:
                     self.finish((n - LATE) % self.tiles)
             if n >= 1 and n <= items:
-                self.turn(n - 1)
+                self.transpose(n - 1)
             if n < items and n % self.tiles == 0 and n // self.tiles + 1 < self.blocks:
                 self.load_keys(n // self.tiles + 1)
                 self.load_values(n // self.tiles + 1)
@@ -113,7 +113,7 @@ class QueryRegion(nl.NKIObject):
         images, tokens, depth = self.recipe.shape
         rows = tensor.reshape((images * tokens, depth))
         at = (self.row.image * tokens + self.row.first) * depth + offset
-        if self.row.turns == 1:
+        if self.row.iterations == 1:
             return rows.ap(listed(pattern), offset=at)
         return rows.ap(listed(pattern), offset=at, scalar_offset=self.counter, indirect_dim=0)
 
@@ -212,14 +212,14 @@ class QueryRegion(nl.NKIObject):
             reduce_res=core.item_sums[n % ITEMS][0:queries, :] if is_last else None,
         )
 
-    def turn(self, n: int) -> None:
+    def transpose(self, n: int) -> None:
         """Weights of an item with keys on partitions."""
         core, recipe = self.core, self.recipe
         queries, keys = self.queries_of(n), self.keys_of(n // self.tiles)
         for first in range(0, keys, recipe.bank):
             end = min(first + recipe.bank, keys)
-            bank = self.turns[self.turned % 2]
-            self.turned += 1
+            bank = self.transposed[self.transposes % 2]
+            self.transposes += 1
             for at in range(first, end, recipe.lines):
                 count = min(recipe.lines, end - at)
                 nisa.nc_transpose(
@@ -231,7 +231,7 @@ class QueryRegion(nl.NKIObject):
     def take_out(self, n: int, bank: nl.NkiTensor, first: int, end: int) -> None:
         """From PSUM to SBUF: what has keys on all partitions, then what is left."""
         lines, queries = self.recipe.lines, self.queries_of(n)
-        turned = self.core.turned[n % ITEMS]
+        turned = self.core.transposed_weights[n % ITEMS]
         at, whole = first // lines, (end - first) // lines
         if whole > 0:
             nisa.tensor_copy(
@@ -257,7 +257,7 @@ class QueryRegion(nl.NKIObject):
             count = min(lines, keys - first)
             nisa.nc_matmul(
                 dst=bank,
-                stationary=core.turned[n % ITEMS][0:count, first // lines, 0:queries],
+                stationary=core.transposed_weights[n % ITEMS][0:count, first // lines, 0:queries],
                 moving=core.values[block % BLOCKS][0:count, first // lines, :],
                 accumulate=first > 0,
             )

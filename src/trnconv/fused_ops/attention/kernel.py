@@ -4,19 +4,19 @@
 
 Tiles of queries go through blocks of keys. For each: the Tensor engine makes scores in PSUM; the
 Vector engine finds their maximum so far; the Scalar engine makes exp(scale * (s - m)) and its sum;
-the Tensor engine turns that around and multiplies by v; the Vector engine adds it to what the
+the Tensor engine transposes that and multiplies by v; the Vector engine adds it to what the
 blocks before gave, scaled to the new maximum. Scores are never in HBM. Queries that see the same
 keys are rows of the recipe: what no query of a row sees is not computed, so no mask is needed.
 
-The Tensor engine has scores of one tile, products of the one two before, and turns the one between:
-so it waits for no other engine.
+The Tensor engine has scores of one tile, products of the one two before, and transposes the one
+between: so it waits for no other engine.
 """
 
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.kernel_parts import wait_for_both
-from trnconv.forms.recipe_parts import RecipePair
+from trnconv.algorithms.kernel_parts import wait_for_both
+from trnconv.algorithms.recipe_parts import RecipePair
 from trnconv.fused_ops.attention.core import AttentionCore, QueryRegion
 from trnconv.fused_ops.attention.recipe import AttentionRecipe, QueryRow
 
@@ -42,16 +42,16 @@ def attention_on_two_cores(
 def attend(core: AttentionCore) -> None:
     """Row after row of queries."""
     for row in core.recipe.rows:
-        if row.turns == 1:
+        if row.iterations == 1:
             QueryRegion(core, row, None).run()
         else:
-            roll(core, row)
+            run_loop(core, row)
 
 
-def roll(core: AttentionCore, row: QueryRow) -> None:
+def run_loop(core: AttentionCore, row: QueryRow) -> None:
     """A hardware loop over queries that see the same keys."""
 
-    def one_turn(counter: nisa.VirtualRegister) -> None:
+    def one_iteration(counter: nisa.VirtualRegister) -> None:
         QueryRegion(core, row, counter).run()
 
-    nl.fori_loop(0, row.turns * row.count, one_turn, step=row.count)
+    nl.fori_loop(0, row.iterations * row.count, one_iteration, step=row.count)

@@ -1,4 +1,4 @@
-"""What attention takes, in closed form: items at the pace of the busiest engine."""
+"""What attention takes, by the cost model: items at the pace of the busiest engine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nkisim.compiler_count import matmul_instructions
 from nkisim.machine import Machine
-from trnconv.forms.dma import descriptor_ns
+from trnconv.algorithms.dma import descriptor_ns
 from trnconv.fused_ops.attention.recipe import AttentionRecipe, QueryRow
 from trnconv.fused_ops.price import (
     DMA,
@@ -35,13 +35,13 @@ class _Item:
     vector: float
     scalar: float
     scores: float  # of `tensor`
-    turn: float  # of `tensor`
-    weights: float  # from scores to weights that may be turned around
+    transpose: float  # of `tensor`
+    weights: float  # from scores to weights that may be transposed
 
     @property
     def pace(self) -> float:
         """From one item to the next; the Tensor engine comes back to an item for its weights."""
-        back = (self.weights + self.turn + self.scores) / 2
+        back = (self.weights + self.transpose + self.scores) / 2
         return max(self.tensor, self.vector, self.scalar, back)
 
 
@@ -68,8 +68,8 @@ def _core(recipe: AttentionRecipe, clock: Clock) -> LaunchPrice:
     total, behind_loop = clock.barrier, True
     for number, row in enumerate(recipe.rows):
         following = recipe.rows[number + 1 : number + 2]
-        looped = row.turns > 1
-        drains = looped or not following or following[0].turns > 1
+        looped = row.iterations > 1
+        drains = looped or not following or following[0].iterations > 1
         total += _row(recipe, row, clock, _Ends(fills=looped or behind_loop, drains=drains))
         behind_loop = looped
     return total
@@ -90,7 +90,7 @@ def _blocks(recipe: AttentionRecipe, row: QueryRow) -> dict[int, int]:
 
 
 def _row(recipe: AttentionRecipe, row: QueryRow, clock: Clock, ends: _Ends) -> LaunchPrice:
-    """All turns of a row."""
+    """All iterations of a row."""
     tiles = -(-row.count // recipe.lines)
     queries = -(-row.count // tiles)
     work, tensor, pace, alone = 0.0, 0.0, 0.0, 0.0
@@ -109,7 +109,7 @@ def _row(recipe: AttentionRecipe, row: QueryRow, clock: Clock, ends: _Ends) -> L
             (DMA, moved),
             (ISSUE, 3 * clock.issue),
         ):
-            busy[resource] += row.turns * count * ns
+            busy[resource] += row.iterations * count * ns
     cold = max(0.0, clock.warming(tensor) - work)
     waits = tensor > _NEAR * work
     work = max(work, alone + (pace if tiles > 2 else 0.0))  # the last item, behind those before
@@ -117,13 +117,13 @@ def _row(recipe: AttentionRecipe, row: QueryRow, clock: Clock, ends: _Ends) -> L
     copied = copied if waits else 0.0  # else it is work of the engine that is the bound
     work += fill + cold if ends.fills else max(0.0, fill - 2 * pace - copied) + cold
     work += copied + (drain if ends.drains else 0.0)
-    looped = row.turns > 1
+    looped = row.iterations > 1
     pause = clock.timing.loop_iteration_ns if looped else 0.0
-    bytes_moved = row.turns * 2 * recipe.shape[2] * (2 * row.count + 2 * row.keys)
+    bytes_moved = row.iterations * 2 * recipe.shape[2] * (2 * row.count + 2 * row.keys)
     busy[HBM] = clock.hbm(bytes_moved)
     length = _length(recipe, row)
     return LaunchPrice(
-        row.turns * (work + pause), length, int(looped), bytes_moved, tuple(busy.items())
+        row.iterations * (work + pause), length, int(looped), bytes_moved, tuple(busy.items())
     )
 
 
@@ -156,7 +156,9 @@ def _item(recipe: AttentionRecipe, keys: int, queries: int, clock: Clock) -> _It
     cells = recipe.lines**2
     rate = timing.pe_rate(elems * queries / cells)
     scores = deep * sum(map(clock.matmul, banks)) / rate
-    turn = sum(clock.matmul(queries) / timing.pe_rate(queries * count / cells) for count in tiles)
+    transpose = sum(
+        clock.matmul(queries) / timing.pe_rate(queries * count / cells) for count in tiles
+    )
     products = sum(clock.matmul(depth) / timing.pe_rate(queries * count / cells) for count in tiles)
     waits = clock.vector_latency(_SMALL) - timing.semaphore_ns
     follow = waits + clock.vector_latency(0) - clock.vector(0) - timing.semaphore_ns
@@ -165,17 +167,17 @@ def _item(recipe: AttentionRecipe, keys: int, queries: int, clock: Clock) -> _It
     exps = sum(map(clock.scalar, banks)) + clock.read_out + clock.scalar(_SMALL)
     weights = clock.matmul_latency() + clock.vector(banks[-1]) + follow + waits + exps
     return _Item(
-        tensor=scores + turn + products,
+        tensor=scores + transpose + products,
         vector=maxima + copies + clock.vector(depth) + clock.vector(_SMALL),
         scalar=exps,
         scores=scores,
-        turn=turn,
+        transpose=transpose,
         weights=weights + clock.scalar_latency(0) - clock.scalar(0) + timing.semaphore_ns,
     )
 
 
 def _length(recipe: AttentionRecipe, row: QueryRow) -> int:
-    """Static instructions of a turn, as a compiler counts them."""
+    """Static instructions of an iteration, as a compiler counts them."""
     tiles, pair = -(-row.count // recipe.lines), matmul_instructions("")
     length = 1 + 3 * tiles - tiles  # the first block has no factors
     for keys, count in _blocks(recipe, row).items():

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from nkisim.machine import Machine
-from trnconv.forms.form import Array
+from trnconv.algorithms.algorithm import Array
 from trnconv.fused_ops.attention.kernel import attention, attention_on_two_cores
 from trnconv.fused_ops.attention.price import launch_price, more_images
 from trnconv.fused_ops.attention.recipe import AttentionRecipe, QueryRow
@@ -137,14 +137,14 @@ def _rows(
     tiles = -(-frame // lines)
     bounds = [min(frame, lines * -(-tiles * n // cores)) for n in range(cores + 1)]
     shares = [bounds[n + 1] - bounds[n] for n in range(cores)]
-    turns = min(shares) // region
-    turns = turns if turns > 1 and takes_loops(machine) else 0
+    iterations = min(shares) // region
+    iterations = iterations if iterations > 1 and takes_loops(machine) else 0
     for image in range(problem.batch):
         for start in range(0, problem.tokens, frame):
             first, end = start + bounds[core], start + bounds[core + 1]
-            if turns:
-                yield QueryRow(image, first, region, turns, start + frame)
-            for at in range(first + turns * region, end, region):
+            if iterations:
+                yield QueryRow(image, first, region, iterations, start + frame)
+            for at in range(first + iterations * region, end, region):
                 yield QueryRow(image, at, min(region, end - at), 1, start + frame)
 
 

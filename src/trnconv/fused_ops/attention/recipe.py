@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trnconv._nki import NKIObject
-from trnconv.forms.digest import digest_of
+from trnconv.algorithms.digest import digest_of
 
 
 @dataclass(frozen=True)
 class QueryRow(NKIObject):
-    """Queries that see the same keys: `count` of them, `turns` times, one after the other."""
+    """Queries that see the same keys: `count` of them, `iterations` times, one after the other."""
 
     image: int
     first: int  # token
     count: int
-    turns: int  # of a hardware loop; 1: none
+    iterations: int  # of a hardware loop; 1: none
     keys: int  # the first so many tokens of the image
 
 

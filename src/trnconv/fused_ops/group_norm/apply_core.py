@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.kernel_parts import OPERATORS
+from trnconv.algorithms.kernel_parts import OPERATORS
 from trnconv.fused_ops.group_norm.recipe import GroupNormRecipe
 from trnconv.fused_ops.group_norm.scale_shift import IMAGES, GroupScaleShift
 from trnconv.fused_ops.sweep_kernel import SweepStep, TileRing, load_positions
@@ -51,7 +51,7 @@ class ApplyCore(nl.NKIObject):
         """Some steps, each engine at another; a and b are made as soon as a load is issued."""
         self.slots = []
         if steps[0].begins:
-            self.begun = 0  # every turn of a loop begins so
+            self.begun = 0  # every iteration of a loop begins so
         for n in range(len(steps) + LATE):
             if n < len(steps):
                 if steps[n].begins:

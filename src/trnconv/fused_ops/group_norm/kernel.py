@@ -9,14 +9,14 @@ an image as there are cores. Whoever cuts an image otherwise may join parts of s
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.ask.starts import FACTORS
-from trnconv.forms.kernel_parts import wait_for_both
-from trnconv.forms.recipe_parts import RecipePair
+from trnconv.algorithms.kernel_parts import wait_for_both
+from trnconv.algorithms.recipe_parts import RecipePair
 from trnconv.fused_ops.group_norm.apply_core import ApplyCore
 from trnconv.fused_ops.group_norm.recipe import GroupNormRecipe
 from trnconv.fused_ops.group_norm.scale_shift import IMAGES, GroupScaleShift
 from trnconv.fused_ops.group_norm.statistics_core import TRIPLE, StatisticsCore
 from trnconv.fused_ops.sweep_kernel import sweep_images
+from trnconv.problem.prologue import FACTORS
 
 
 def channel_statistics(x: nl.NkiTensor, recipe: GroupNormRecipe) -> nl.NkiTensor:

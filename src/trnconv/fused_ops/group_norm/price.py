@@ -1,4 +1,4 @@
-"""What the launches of a group norm take, in closed form."""
+"""What the launches of a group norm take, by the cost model."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 from nkisim.compiler_count import matmul_instructions
 from nkisim.machine import Machine
-from trnconv.ask.starts import FACTORS
 from trnconv.fused_ops.chain import Stage, Stages
 from trnconv.fused_ops.group_norm.apply_core import SLOTS
 from trnconv.fused_ops.group_norm.recipe import GroupNormRecipe
 from trnconv.fused_ops.group_norm.statistics_core import RECORD, TRIPLE
 from trnconv.fused_ops.price import SCALAR, VECTOR, Clock, LaunchPrice, Steps, clock_of, rows_price
 from trnconv.fused_ops.sweep import IMAGES, SweepRow, steps_of
+from trnconv.problem.prologue import FACTORS
 
 _TRIPLE_CYCLES = 13  # of bn_aggr
 _SMALL = 1.0  # columns
@@ -122,11 +122,11 @@ class StatisticsLaunch:
             last = self.combine_ns(columns, whole)
             filled = _FILLED * (before + (whole > 0)) if recipe.shared else 0
             instructions += (_COMBINED * (before + 1) + filled) * tiles
-            ns += row.turns * max(0.0, before * full + last - count * full / recipe.held)
+            ns += row.iterations * max(0.0, before * full + last - count * full / recipe.held)
             parts = recipe.parts if piece.alone else 1
             instructions += tiles * (piece.begins + parts * piece.ends)
         if row.along == IMAGES:
-            ns += (row.turns - 1) * self.clock.dma_latency
+            ns += (row.iterations - 1) * self.clock.dma_latency
         return LaunchPrice(ns, instructions)
 
 
@@ -197,18 +197,18 @@ class ApplyLaunch:
         for row in recipe.rows:
             begun = sum(piece.begins for piece in row.pieces)
             if begun:
-                total += self.scale_shift(begun, row.turns if row.along == IMAGES else 1)
+                total += self.scale_shift(begun, row.iterations if row.along == IMAGES else 1)
         return total
 
-    def scale_shift(self, images: int, turns: int) -> LaunchPrice:
-        """Scale and shift of the images of a row; of the first of a turn, all wait for them."""
+    def scale_shift(self, images: int, iterations: int) -> LaunchPrice:
+        """Scale and shift of a row's images; of the first of an iteration, all wait for them."""
         recipe, clock = self.recipe, self.clock
         times = ScaleShiftTime(recipe, clock)
         load = clock.dma_latency + clock.moved(recipe.shape[1], recipe.width * self.item)
         moved = clock.moved(recipe.shape[1] * recipe.parts, 4 * TRIPLE)
-        ns = turns * (max(0.0, times.ns - load) + (images - 1) * moved)
+        ns = iterations * (max(0.0, times.ns - load) + (images - 1) * moved)
         length = images * len(recipe.tiles) * times.length
-        return LaunchPrice(ns, length, busy=times.busy(images * turns))
+        return LaunchPrice(ns, length, busy=times.busy(images * iterations))
 
 
 def scale_shift_price(recipe: GroupNormRecipe, machine: Machine) -> LaunchPrice:

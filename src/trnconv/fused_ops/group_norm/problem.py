@@ -10,9 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from nkisim.machine import Machine
-from trnconv.ask.ends import ACTIVATIONS, ITEM_BYTES
-from trnconv.ask.limits import MAX_OFFSET
-from trnconv.forms.form import Array
+from trnconv.algorithms.algorithm import Array
 from trnconv.fused_ops.group_norm.apply_core import SLOTS, Y_SLOTS
 from trnconv.fused_ops.group_norm.kernel import (
     channel_statistics,
@@ -41,6 +39,8 @@ from trnconv.fused_ops.refusal import (
     shape_reasons,
 )
 from trnconv.fused_ops.sweep import channel_tiles, cut_of, sweeps, widest_step
+from trnconv.problem.epilogue import ACTIVATIONS, ITEM_BYTES
+from trnconv.problem.limits import MAX_OFFSET
 
 _WIDTH_IN_CHUNKS = 4
 _COLUMNS = 288  # of records that are combined at once

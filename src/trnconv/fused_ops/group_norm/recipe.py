@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trnconv._nki import NKIObject
-from trnconv.forms.digest import digest_of
+from trnconv.algorithms.digest import digest_of
 from trnconv.fused_ops.sweep import SweepRow
 
 

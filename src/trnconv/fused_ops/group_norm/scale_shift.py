@@ -8,7 +8,7 @@ vary, and of the squared distance of their means from the group's.
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.kernel_parts import Banks, listed
+from trnconv.algorithms.kernel_parts import Banks, listed
 from trnconv.fused_ops.group_norm.recipe import GroupNormRecipe
 from trnconv.fused_ops.group_norm.statistics_core import TRIPLE
 from trnconv.fused_ops.sweep_kernel import SweepStep, TileRing

@@ -80,7 +80,7 @@ class StatisticsCore(nl.NKIObject):
     def run(self, steps: list[SweepStep]) -> None:
         """Some steps; their loads are issued as far ahead as there are tiles for them."""
         if steps[0].begins:
-            self.slot = 0  # every turn of a loop begins so
+            self.slot = 0  # every iteration of a loop begins so
         for n in range(len(steps) + 1):
             if n < len(steps):
                 load_positions(self.xs, n, steps[n], self.x, self.pitches)

@@ -13,8 +13,8 @@ the Vector engine does the rest, each at another step.
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.kernel_parts import SLOPES, wait_for_both
-from trnconv.forms.recipe_parts import RecipePair
+from trnconv.algorithms.kernel_parts import SLOPES, wait_for_both
+from trnconv.algorithms.recipe_parts import RecipePair
 from trnconv.fused_ops.group_norm_gradient.recipe import GroupNormGradientRecipe
 from trnconv.fused_ops.step_sums import StepSums
 from trnconv.fused_ops.sweep_kernel import SweepStep, TileRing, sweep

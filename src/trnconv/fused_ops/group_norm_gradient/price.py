@@ -1,11 +1,10 @@
-"""What the two launches of a group norm's gradient take, in closed form."""
+"""What the two launches of a group norm's gradient take, by the cost model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
 
-from trnconv.ask.ends import IDENTITY, ITEM_BYTES
 from trnconv.fused_ops.chain import Stage, Stages
 from trnconv.fused_ops.group_norm_gradient.kernel import KINDS, LATE
 from trnconv.fused_ops.group_norm_gradient.recipe import GroupNormGradientRecipe
@@ -19,6 +18,7 @@ from trnconv.fused_ops.price import (
     rows_price,
 )
 from trnconv.fused_ops.step_sums import fold_instructions
+from trnconv.problem.epilogue import IDENTITY, ITEM_BYTES
 
 _FAST = 4  # elements a cycle of the Vector engine, of 16-bit types, with one operand
 
@@ -75,7 +75,7 @@ class GradientPasses:
         return self.tiles * (2 + 1 + 2 * self.slopes + 1 + KINDS)
 
     def folds(self, steps: int) -> int:
-        """Static instructions that fold the sums of a turn of so many steps."""
+        """Static instructions that fold the sums of an iteration of so many steps."""
         return fold_instructions(steps, KINDS, self.tiles)
 
     def input_stages(self, width: int) -> Stages:

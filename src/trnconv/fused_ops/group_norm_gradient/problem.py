@@ -9,8 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from nkisim.machine import Machine
-from trnconv.ask.ends import ITEM_BYTES
-from trnconv.forms.form import Array
+from trnconv.algorithms.algorithm import Array
 from trnconv.fused_ops.group_norm_gradient.kernel import (
     KINDS,
     SLOTS,
@@ -33,6 +32,7 @@ from trnconv.fused_ops.refusal import (
 )
 from trnconv.fused_ops.step_sums import COLUMNS
 from trnconv.fused_ops.sweep import channel_tiles, cut_of, sweeps, widest_step
+from trnconv.problem.epilogue import ITEM_BYTES
 
 _WIDTH_IN_BANKS = 4  # positions of a step, as wide as those of norms
 _LEAST_WIDTH = 32

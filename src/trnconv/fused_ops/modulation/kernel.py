@@ -11,8 +11,8 @@ matrix by both, summed in PSUM), and the Scalar engine takes the activation on t
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.kernel_parts import OPERATORS, Banks, listed, wait_for_both
-from trnconv.forms.recipe_parts import RecipePair
+from trnconv.algorithms.kernel_parts import OPERATORS, Banks, listed, wait_for_both
+from trnconv.algorithms.recipe_parts import RecipePair
 from trnconv.fused_ops.modulation.recipe import BlockRun, ModulationRecipe, PsumChunk
 from trnconv.fused_ops.sweep_kernel import TileRing
 
@@ -105,7 +105,7 @@ class BlockPart(nl.NKIObject):
             elems *= size
         blocks = tensor.reshape((elems // unit, unit))
         at = self.block * unit + offset
-        if self.run.turns == 1:
+        if self.run.iterations == 1:
             return blocks.ap(listed(pattern), offset=at)
         return blocks.ap(listed(pattern), offset=at, scalar_offset=self.counter, indirect_dim=0)
 
@@ -114,30 +114,30 @@ def modulate(core: ModulationCore) -> None:
     """Run after run; those without a loop that follow each other are one stretch."""
     straight: list[BlockPart] = []
     for run in core.recipe.runs:
-        if run.turns == 1:
+        if run.iterations == 1:
             straight = straight + parts_of(core, run, None)
         else:
             go_through(core, straight)
             straight = []
-            roll(core, run)
+            run_loop(core, run)
     go_through(core, straight)
 
 
-def roll(core: ModulationCore, run: BlockRun) -> None:
+def run_loop(core: ModulationCore, run: BlockRun) -> None:
     """A hardware loop over blocks of a frame."""
 
-    def one_turn(counter: nisa.VirtualRegister) -> None:
+    def one_iteration(counter: nisa.VirtualRegister) -> None:
         core.banks.open_region()
         go_through(core, parts_of(core, run, counter))
 
-    nl.fori_loop(0, run.turns * run.blocks, one_turn, step=run.blocks)
+    nl.fori_loop(0, run.iterations * run.blocks, one_iteration, step=run.blocks)
     core.banks.open_region()
 
 
 def parts_of(
     core: ModulationCore, run: BlockRun, counter: nisa.VirtualRegister | None
 ) -> list[BlockPart]:
-    """The steps of a run, or of one turn."""
+    """The steps of a run, or of one iteration."""
     steps = []
     for block in range(run.blocks):
         for part in range(core.recipe.parts):

@@ -1,4 +1,4 @@
-"""What modulation takes, in closed form."""
+"""What modulation takes, by the cost model."""
 
 from __future__ import annotations
 
@@ -33,39 +33,39 @@ def _core(recipe: ModulationRecipe, item: int, clock: Clock) -> LaunchPrice:
     loads = 1 + (len(recipe.tiles) if recipe.has_scale_shift else 0)
     total = LaunchPrice(loads * clock.issue, loads) + clock.barrier
     table = clock.table(recipe.activation)
-    for turns, steps in _stretches(recipe.runs, recipe.parts):
-        total += _stretch(recipe, item, clock, (turns, steps, table))
+    for iterations, steps in _stretches(recipe.runs, recipe.parts):
+        total += _stretch(recipe, item, clock, (iterations, steps, table))
         table = 0.0
     return total
 
 
 def _stretches(runs: Sequence[BlockRun], parts: int) -> list[tuple[int, int]]:
-    """Turns and steps of a turn."""
+    """Iterations, and steps of each."""
     stretches: list[tuple[int, int]] = []
     for run in runs:
-        if run.turns == 1 and stretches and stretches[-1][0] == 1:
+        if run.iterations == 1 and stretches and stretches[-1][0] == 1:
             stretches[-1] = (1, stretches[-1][1] + run.blocks * parts)
         else:
-            stretches.append((run.turns, run.blocks * parts))
+            stretches.append((run.iterations, run.blocks * parts))
     return stretches
 
 
 def _stretch(
     recipe: ModulationRecipe, item: int, clock: Clock, stretch: tuple[int, int, float]
 ) -> LaunchPrice:
-    turns, steps, table = stretch
+    iterations, steps, table = stretch
     stages = _stages(recipe, item, clock)
     widths = [recipe.width] * steps
     once = {SCALAR: table} if table else {}
-    turn = chain_ns(widths, lambda _: stages)
+    iteration = chain_ns(widths, lambda _: stages)
     first = chain_ns(widths, lambda _: stages, once)
-    pause = clock.timing.loop_iteration_ns if turns > 1 else 0.0
-    busy = {resource: turns * steps * ns for resource, ns in busy_of(stages).items()}
+    pause = clock.timing.loop_iteration_ns if iterations > 1 else 0.0
+    busy = {resource: iterations * steps * ns for resource, ns in busy_of(stages).items()}
     low = recipe.low_rows * recipe.low[2]
-    moved = turns * steps * 2 * item * recipe.shape[0] * (recipe.width + low)
+    moved = iterations * steps * 2 * item * recipe.shape[0] * (recipe.width + low)
     length = steps * step_length(recipe, wide=item == 4)
-    ns = first + (turns - 1) * turn + turns * pause
-    return LaunchPrice(ns, length, int(turns > 1), moved, tuple(busy.items()))
+    ns = first + (iterations - 1) * iteration + iterations * pause
+    return LaunchPrice(ns, length, int(iterations > 1), moved, tuple(busy.items()))
 
 
 def _columns(recipe: ModulationRecipe, chunk: PsumChunk) -> int:

@@ -10,10 +10,8 @@ import ml_dtypes
 import numpy as np
 
 from nkisim.machine import Machine
-from trnconv.ask.ends import ACTIVATIONS, ITEM_BYTES
-from trnconv.ask.limits import DEFAULT_BUDGET
+from trnconv.algorithms.algorithm import Array
 from trnconv.errors import PlanError
-from trnconv.forms.form import Array
 from trnconv.fused_ops.launch import FusedOpLaunch, launch_on
 from trnconv.fused_ops.modulation.kernel import (
     SLOTS,
@@ -31,7 +29,9 @@ from trnconv.fused_ops.refusal import (
     shape_reasons,
     takes_loops,
 )
-from trnconv.fused_ops.sweep import TURN_INSTRUCTIONS, channel_tiles
+from trnconv.fused_ops.sweep import ITERATION_INSTRUCTIONS, channel_tiles
+from trnconv.problem.epilogue import ACTIVATIONS, ITEM_BYTES
+from trnconv.problem.limits import DEFAULT_BUDGET
 
 _UNROLLED = DEFAULT_BUDGET  # static instructions; longer programs are loops, one a frame
 _WIDTH_IN_BANKS = 6
@@ -154,16 +154,16 @@ def _runs(
     share, fewest = bounds[core + 1] - bounds[core], blocks // cores
     length = recipe.parts * step_length(recipe, wide=problem.dtype == "float32")
     many = len(problem.frame_map) * -(-blocks // cores) * length > _UNROLLED
-    turns = max(2, -(-fewest * length // TURN_INSTRUCTIONS))
-    body = fewest // turns if many and takes_loops(machine) else 0
-    turns = fewest // body if body else 0
+    iterations = max(2, -(-fewest * length // ITERATION_INSTRUCTIONS))
+    body = fewest // iterations if many and takes_loops(machine) else 0
+    iterations = fewest // body if body else 0
     for frame, low_frame in enumerate(problem.frame_map):
         first = bounds[core]
-        if turns:
-            yield BlockRun(frame, low_frame, first, body, turns)
-        left = share - turns * body
+        if iterations:
+            yield BlockRun(frame, low_frame, first, body, iterations)
+        left = share - iterations * body
         if left:
-            yield BlockRun(frame, low_frame, first + turns * body, left, 1)
+            yield BlockRun(frame, low_frame, first + iterations * body, left, 1)
 
 
 def launch_of(problem: Modulation, machine: Machine, cores: int) -> FusedOpLaunch:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trnconv._nki import NKIObject
-from trnconv.forms.digest import digest_of
+from trnconv.algorithms.digest import digest_of
 
 
 @dataclass(frozen=True)
 class BlockRun(NKIObject):
-    """Blocks of a frame, one after the other: `blocks` of them, `turns` times."""
+    """Blocks of a frame, one after the other: `blocks` of them, `iterations` times."""
 
     frame: int
     low_frame: int
     first: int  # block
     blocks: int
-    turns: int  # of a hardware loop; 1: none
+    iterations: int  # of a hardware loop; 1: none
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ on the Tensor engine. Each engine works on another step, so that none waits for 
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.kernel_parts import OPERATORS, wait_for_both
-from trnconv.forms.recipe_parts import RecipePair
+from trnconv.algorithms.kernel_parts import OPERATORS, wait_for_both
+from trnconv.algorithms.recipe_parts import RecipePair
 from trnconv.fused_ops.rms_norm.recipe import RmsNormRecipe
 from trnconv.fused_ops.rms_norm.square_sums import SquareSums
 from trnconv.fused_ops.sweep_kernel import SweepStep, TileRing, sweep

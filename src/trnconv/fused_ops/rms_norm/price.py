@@ -1,4 +1,4 @@
-"""What an RMS norm takes, in closed form."""
+"""What an RMS norm takes, by the cost model."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from functools import cache
 
 from nkisim.compiler_count import matmul_instructions
-from trnconv.ask.ends import ITEM_BYTES
-from trnconv.forms.float_terms import TERMS
+from trnconv.algorithms.float_terms import TERMS
 from trnconv.fused_ops.chain import Stage, Stages
 from trnconv.fused_ops.price import SCALAR, TENSOR, VECTOR, Clock, LaunchPrice, Steps, rows_price
 from trnconv.fused_ops.rms_norm.square_sums import SLOTS
 from trnconv.fused_ops.sweep import SweepRow, channel_tiles, steps_of
+from trnconv.problem.epilogue import ITEM_BYTES
 
 
 @dataclass(frozen=True)

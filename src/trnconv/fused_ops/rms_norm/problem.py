@@ -10,9 +10,8 @@ from math import sqrt
 import numpy as np
 
 from nkisim.machine import Machine
-from trnconv.ask.ends import ACTIVATIONS, ITEM_BYTES
-from trnconv.forms.float_terms import bf16_terms
-from trnconv.forms.form import Array
+from trnconv.algorithms.algorithm import Array
+from trnconv.algorithms.float_terms import bf16_terms
 from trnconv.fused_ops.chain import busy_of
 from trnconv.fused_ops.launch import FusedOpLaunch, launch_on
 from trnconv.fused_ops.packing import on_partitions
@@ -29,6 +28,7 @@ from trnconv.fused_ops.rms_norm.kernel import rms_norm, rms_norm_on_two_cores
 from trnconv.fused_ops.rms_norm.price import NormStep
 from trnconv.fused_ops.rms_norm.recipe import RmsNormRecipe
 from trnconv.fused_ops.sweep import Cut, SweepRow, channel_tiles, cut_of, sweeps, widest_step
+from trnconv.problem.epilogue import ACTIVATIONS, ITEM_BYTES
 
 NORM = "norm"  # x / max(|x|, eps) * sqrt(C): eps is a length (Wan, HunyuanVideo 1.5)
 MEAN = "mean"  # x / sqrt(mean of squares + eps) (LTX)

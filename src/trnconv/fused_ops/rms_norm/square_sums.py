@@ -7,7 +7,7 @@ of ones, which leaves every sum on every partition, and adds e by one more matmu
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.kernel_parts import Banks
+from trnconv.algorithms.kernel_parts import Banks
 from trnconv.fused_ops.rms_norm.recipe import RmsNormRecipe
 from trnconv.fused_ops.sweep_kernel import SweepStep, TileRing, filled, load_positions
 

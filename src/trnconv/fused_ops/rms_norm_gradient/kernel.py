@@ -15,8 +15,8 @@ step, so that none waits for the next.
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.kernel_parts import SLOPES, Banks, wait_for_both
-from trnconv.forms.recipe_parts import RecipePair
+from trnconv.algorithms.kernel_parts import SLOPES, Banks, wait_for_both
+from trnconv.algorithms.recipe_parts import RecipePair
 from trnconv.fused_ops.rms_norm.square_sums import SquareSums, times_inverse
 from trnconv.fused_ops.rms_norm_gradient.recipe import RmsNormGradientRecipe
 from trnconv.fused_ops.step_sums import StepSums

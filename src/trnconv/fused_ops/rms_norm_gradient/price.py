@@ -1,11 +1,10 @@
-"""What the gradient of an RMS norm takes, in closed form."""
+"""What the gradient of an RMS norm takes, by the cost model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
 
-from trnconv.ask.ends import IDENTITY
 from trnconv.fused_ops.chain import Stage, Stages
 from trnconv.fused_ops.price import (
     GPSIMD,
@@ -20,6 +19,7 @@ from trnconv.fused_ops.rms_norm.price import NormStep
 from trnconv.fused_ops.rms_norm_gradient.kernel import LATE
 from trnconv.fused_ops.step_sums import fold_instructions
 from trnconv.fused_ops.sweep import SweepRow
+from trnconv.problem.epilogue import IDENTITY
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class GradientStep(NormStep):
         return self.tiles * each + (1 + 2 * self.tiles) * self.matmul_length
 
     def folds(self, steps: int) -> int:
-        """Static instructions that fold the sums of a turn of so many steps."""
+        """Static instructions that fold the sums of an iteration of so many steps."""
         return fold_instructions(steps, self.kinds, self.tiles)
 
     def core_price(self, rows: tuple[SweepRow, ...], width: int) -> LaunchPrice:

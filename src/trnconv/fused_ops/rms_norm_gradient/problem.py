@@ -9,8 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from nkisim.machine import Machine
-from trnconv.ask.ends import IDENTITY, ITEM_BYTES
-from trnconv.forms.form import Array
+from trnconv.algorithms.algorithm import Array
 from trnconv.fused_ops.chain import busy_of
 from trnconv.fused_ops.launch import FusedOpLaunch, launch_on
 from trnconv.fused_ops.price import Clock, LaunchPrice, clock_of, slowest
@@ -29,6 +28,7 @@ from trnconv.fused_ops.rms_norm_gradient.price import GradientStep
 from trnconv.fused_ops.rms_norm_gradient.recipe import RmsNormGradientRecipe
 from trnconv.fused_ops.step_sums import COLUMNS
 from trnconv.fused_ops.sweep import channel_tiles, cut_of, widest_step
+from trnconv.problem.epilogue import IDENTITY, ITEM_BYTES
 
 _LEAST_WIDTH = 32  # positions of a step; below, engines spend their time on starting
 _PASSES = (0, 1, 2)

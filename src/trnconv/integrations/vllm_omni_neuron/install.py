@@ -88,7 +88,7 @@ def _padded_conv(module: nn.Module, *, lazy: bool) -> _PaddedConv:
 
 
 def _packs_nothing(target_device: object = None) -> bool:
-    """Their question whether a site is served: it is, with what our ops pack by themselves."""
+    """Their problem whether a site is served: it is, with what our ops pack by themselves."""
     del target_device
     return True
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from torch import nn
 
 from nkisim.machine import CONSTANTS_VERSION, TRN2, Machine
-from trnconv.ask.policy import DIRECT, policy_of
-from trnconv.ask.question import Question
 from trnconv.errors import ShapeError
 from trnconv.integrations.vllm_omni_neuron.sites import SiteCall, chunks_of, site_calls
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.policy import DIRECT, policy_of
 from trnconv.runtime.pricing import price
 
 
@@ -66,14 +66,14 @@ def chunk_reports(
 def modelled_ns(
     calls: Sequence[SiteCall], *, machine: Machine = TRN2, accuracy: str = DIRECT
 ) -> list[float]:
-    """Of each call, on a launch of the machine, by the closed form; equal ones are planned once."""
-    priced: dict[Question, float] = {}
+    """Of each call, on a launch of the machine, by the cost model; equal ones are planned once."""
+    priced: dict[ConvProblem, float] = {}
     for call in calls:
-        question = _question(call, machine, accuracy)
-        if question not in priced:
-            priced[question] = price(question, beyond_hbm=True).ns
-    return [priced[_question(call, machine, accuracy)] for call in calls]
+        problem = _problem(call, machine, accuracy)
+        if problem not in priced:
+            priced[problem] = price(problem, beyond_hbm=True).ns
+    return [priced[_problem(call, machine, accuracy)] for call in calls]
 
 
-def _question(call: SiteCall, machine: Machine, accuracy: str) -> Question:
-    return Question(call.shape, machine, policy=policy_of(accuracy))
+def _problem(call: SiteCall, machine: Machine, accuracy: str) -> ConvProblem:
+    return ConvProblem(call.shape, machine, policy=policy_of(accuracy))

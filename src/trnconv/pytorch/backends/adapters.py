@@ -21,13 +21,13 @@ import torch
 
 from nkisim.machine import TRN2, Machine, find_machine
 from trnconv import _nki
-from trnconv.ask.cores import cores_of
 from trnconv.errors import UnsupportedError
 from trnconv.host.builder import built, short_key, with_recipe
 from trnconv.host.detect import LNC_VARIABLE, TARGET_VARIABLE, detect
 from trnconv.host.record import read_host
 from trnconv.host.vendor import Vendor, find_vendor
 from trnconv.host.workarounds import NO_LEGALISATION, ONE_CORE, WRAP_NKI
+from trnconv.problem.cores import cores_of
 
 Tensor = torch.Tensor
 Given = tuple[Tensor | None, ...]
@@ -75,8 +75,8 @@ class _Built:
         workarounds: Workarounds = frozenset(),
     ) -> None:
         detected = detect(default=TRN2.name)
-        target = find_machine(machine) if machine else detected.machine
-        self.cores = detected.lnc if cores is None else cores_of(target, cores)
+        chosen = find_machine(machine) if machine else detected.machine
+        self.cores = detected.lnc if cores is None else cores_of(chosen, cores)
         self.workarounds = workarounds if legalise else workarounds | {NO_LEGALISATION}
         self._jit = jit  # nki.jit
         self._machine = machine
@@ -156,8 +156,8 @@ class TorchNeuronAdapter(_Built):
         if name not in made:
             typed = typed_launcher(self._kernel(kernel, recipe), present, outputs)
             made[name] = self._nki_op(f"{NAMESPACE}::{name}", mutates_args={})(typed)
-        found: Callable[..., Any] = made[name]
-        return found
+        op: Callable[..., Any] = made[name]
+        return op
 
 
 def present_in(tensors: Given) -> Present:

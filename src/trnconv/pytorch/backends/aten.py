@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import torch
 
-from trnconv.ask.coarse_residual import CoarseResidual, coarse_residual_of
-from trnconv.ask.ends import ELU, IDENTITY, slope_of
-from trnconv.ask.question import FILTER_GRADIENT, OUTPUT
-from trnconv.ask.starts import FACTORS
 from trnconv.geometry import ZEROS
+from trnconv.problem.coarse_residual import CoarseResidual, coarse_residual_of
+from trnconv.problem.conv_problem import FORWARD, WEIGHT_GRADIENT
+from trnconv.problem.epilogue import ELU, IDENTITY, slope_of
+from trnconv.problem.prologue import FACTORS
 from trnconv.pytorch.backends.conv_call import ConvCall, ConvSpec
 from trnconv.runtime.launch import LaunchOperands
 
@@ -31,10 +31,12 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 def compute(call: ConvCall, operands: LaunchOperands) -> Tensor:
     """One convolution, step after step, or a gradient of one; an input's, of zero padding."""
     spec = call.spec
-    if call.wanted == OUTPUT:
-        x = padded(upsampled(torch.cat(started(operands, spec.start), dim=2), spec), spec)
+    if call.wanted == FORWARD:
+        x = padded(
+            upsampled(torch.cat(started(operands, spec.prologue_activation), dim=2), spec), spec
+        )
         return finished(_convolved(x, operands, spec), spec.activation, _residual(call, operands))
-    if call.wanted == FILTER_GRADIENT:
+    if call.wanted == WEIGHT_GRADIENT:
         x, dy = operands.inputs
         w = x.new_empty([dy.shape[1], x.shape[1] // spec.groups, *call.sizes])
         return _backward(x, w, dy, spec)[1]

@@ -13,8 +13,8 @@ from typing import Protocol
 import torch
 
 from nkisim.machine import find_machine
-from trnconv.ask.cores import cores_of
 from trnconv.errors import UnsupportedError
+from trnconv.problem.cores import cores_of
 
 ENVIRONMENT = "TRNCONV_BACKEND"
 NEURON_DEVICES = ("neuron", "xla", "privateuseone")
@@ -63,7 +63,7 @@ def backend(name: str | Backend) -> Iterator[None]:
 class Simulated:
     """The machine that nkisim is, and how many of its cores a launch has."""
 
-    target: str = "trn2"
+    machine: str = "trn2"
     cores: int | None = None  # None: as many as a launch of it has
 
 
@@ -71,7 +71,7 @@ DEFAULT_SIMULATED = Simulated()
 
 
 def asked_for(
-    call: str | Backend | None, target: str | None = None, cores: int | None = None
+    call: str | Backend | None, machine: str | None = None, cores: int | None = None
 ) -> str:
     """What the call, else its surroundings, ask for; as ops take it, so gradients ask the same.
 
@@ -79,29 +79,29 @@ def asked_for(
     """
     asked = Backend.auto.value if call is None else _named(call).value
     name = _surroundings.name if asked == Backend.auto.value else asked
-    if target is None and cores is None:
+    if machine is None and cores is None:
         return name
-    machine = find_machine(target or DEFAULT_SIMULATED.target)
-    return _on_machine(name, Simulated(machine.name, cores_of(machine, cores)))
+    simulated = find_machine(machine or DEFAULT_SIMULATED.machine)
+    return _on_machine(name, Simulated(simulated.name, cores_of(simulated, cores)))
 
 
-def _on_machine(name: str, machine: Simulated) -> str:
+def _on_machine(name: str, simulated: Simulated) -> str:
     if name in (Backend.torch.value, Backend.neuron.value):
         raise UnsupportedError(
-            f'target="{machine.target}", cores={machine.cores} on backend "{name}": they are the'
-            " machine that nkisim simulates. torch has none, and a Neuron device is what it is."
+            f'machine="{simulated.machine}", cores={simulated.cores} on backend "{name}": they are'
+            " the machine that nkisim simulates. torch has none, and a Neuron device is what it is."
             " Leave them out."
         )
-    return f"{name}@{machine.target}*{machine.cores}"
+    return f"{name}@{simulated.machine}*{simulated.cores}"
 
 
 def machine_of(asked: str) -> tuple[str, Simulated | None]:
     """The backend's name of what was asked for, and the machine, if one was."""
-    name, _, machine = asked.partition("@")
-    if not machine:
+    name, _, simulated = asked.partition("@")
+    if not simulated:
         return name, None
-    target, _, cores = machine.rpartition("*")
-    return name, Simulated(target, int(cores))
+    machine, _, cores = simulated.rpartition("*")
+    return name, Simulated(machine, int(cores))
 
 
 class HasDevice(Protocol):

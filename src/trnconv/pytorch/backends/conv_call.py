@@ -7,12 +7,25 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nkisim.machine import Machine
-from trnconv.ask.coarse_residual import coarse_residual_of
-from trnconv.ask.ends import BEFORE, IDENTITY, NO_RESIDUAL, Epilogue, end_of, norm_end_of
-from trnconv.ask.policy import DEFAULT_POLICY, Policy, policy_of
-from trnconv.ask.question import FILTER_GRADIENT, OUTPUT, Question, Shape, with_plain_shape
-from trnconv.ask.starts import PLAIN_START, Prologue, start_of
 from trnconv.geometry import NO_MODES, ConvShape, Modes, Triple, input_gradient_shape, lifted
+from trnconv.problem.coarse_residual import coarse_residual_of
+from trnconv.problem.conv_problem import (
+    FORWARD,
+    WEIGHT_GRADIENT,
+    ConvProblem,
+    Shape,
+    with_plain_shape,
+)
+from trnconv.problem.epilogue import (
+    BEFORE,
+    IDENTITY,
+    NO_RESIDUAL,
+    Epilogue,
+    epilogue_of,
+    norm_epilogue_of,
+)
+from trnconv.problem.policy import DEFAULT_POLICY, Policy, policy_of
+from trnconv.problem.prologue import PLAIN_PROLOGUE, Prologue, prologue_of
 from trnconv.runtime.launch import LaunchOperands
 
 INPUT_GRADIENT = "input gradient"
@@ -33,7 +46,9 @@ class ConvSpec:
     activation: str = IDENTITY
     reproducible: bool = False
     accuracy: str = DEFAULT_POLICY.text()  # a policy as text: torch.compile takes no other objects
-    start: str = ""  # the activation of an input that is scaled and shifted first; empty: it is not
+    prologue_activation: str = (
+        ""  # the activation of an input that is scaled and shifted first; empty: it is not
+    )
     norm: str = ""  # of the output, as `norm_text` has it; empty: there is none
     coarse: str = ""  # how a residual is stored (`CoarseResidual.text`); empty: as the output is
 
@@ -74,16 +89,16 @@ class ConvSpec:
             skip=self.skip,
         )
 
-    def end(self, *, residual: bool) -> Epilogue:
+    def epilogue(self, *, residual: bool) -> Epilogue:
         """What a kernel fuses: a residual comes before the activation."""
-        end = end_of(self.activation, BEFORE if residual else NO_RESIDUAL, "")
+        epilogue = epilogue_of(self.activation, BEFORE if residual else NO_RESIDUAL, "")
         coarse = coarse_residual_of(self.coarse)
-        return replace(end, norm=norm_end_of(self.norm), coarse=coarse)
+        return replace(epilogue, norm=norm_epilogue_of(self.norm), coarse=coarse)
 
     @property
     def prologue(self) -> Prologue:
         """What a kernel does to its input first."""
-        return start_of(self.start) if self.start else PLAIN_START
+        return prologue_of(self.prologue_activation) if self.prologue_activation else PLAIN_PROLOGUE
 
     def numbers(self) -> list[int]:
         """As ops take it; `numbered` is the inverse."""
@@ -108,7 +123,7 @@ def worded(numbers: Sequence[int], words: str, *, reproducible: bool) -> ConvSpe
         activation=activation,
         accuracy=accuracy,
         reproducible=reproducible,
-        start=start,
+        prologue_activation=start,
         norm=norm,
         coarse=coarse,
     )
@@ -116,7 +131,7 @@ def worded(numbers: Sequence[int], words: str, *, reproducible: bool) -> ConvSpe
 
 def words_of(spec: ConvSpec) -> str:
     """Modes, activation, accuracy, start, norm and how a residual is stored, as ops take them."""
-    ends = (spec.activation, spec.accuracy, spec.start, spec.norm, spec.coarse)
+    ends = (spec.activation, spec.accuracy, spec.prologue_activation, spec.norm, spec.coarse)
     return ",".join((*spec.modes, *ends))
 
 
@@ -125,12 +140,12 @@ class ConvCall:
     """What is wanted of a convolution, and the sizes that operands do not tell."""
 
     spec: ConvSpec
-    wanted: str = OUTPUT  # or a gradient
+    wanted: str = FORWARD  # or a gradient
     sizes: tuple[int, ...] = ()  # of x for its gradient, of the kernel for that of the filters
 
     def shape(self, operands: LaunchOperands) -> Shape:
         """The problem in integers; of the operands, sizes are enough."""
-        if self.wanted == FILTER_GRADIENT:
+        if self.wanted == WEIGHT_GRADIENT:
             x, dy = operands.inputs
             w = (dy.shape[1], x.shape[1] // self.spec.groups, *self.sizes)
             return self.spec.shape([x.shape], w)
@@ -147,24 +162,24 @@ class ConvCall:
         spec = replace(self.spec, before=shape.pad_before, after=shape.pad_after, modes=shape.modes)
         return replace(self, spec=spec, sizes=(shape.batch, shape.c_in, *shape.size))
 
-    def question(
+    def problem(
         self, operands: LaunchOperands, dtype: str, machine: Machine, policy: Policy | None = None
-    ) -> Question:
+    ) -> ConvProblem:
         """What is asked of the planner; `policy` replaces that of the spec."""
-        gradient = self.wanted == FILTER_GRADIENT
+        gradient = self.wanted == WEIGHT_GRADIENT
         pieces = () if gradient else tuple(piece.shape[2] for piece in operands.inputs)
-        question = Question(
+        problem = ConvProblem(
             self.shape(operands),
             machine,
             dtype,
             pieces if len(pieces) > 1 else (),
             # sums of a gradient stay float32 until they are rounded once
-            end_of(IDENTITY, NO_RESIDUAL, "float32")
+            epilogue_of(IDENTITY, NO_RESIDUAL, "float32")
             if gradient
-            else self.spec.end(residual=operands.residual is not None),
+            else self.spec.epilogue(residual=operands.residual is not None),
             self.spec.reproducible,
             policy=policy or self.spec.policy,
-            asks=FILTER_GRADIENT if gradient else OUTPUT,
-            start=self.spec.prologue,
+            direction=WEIGHT_GRADIENT if gradient else FORWARD,
+            prologue=self.spec.prologue,
         )
-        return with_plain_shape(question)
+        return with_plain_shape(problem)

@@ -1,16 +1,16 @@
-"""Gradients of any size for forms that compute in fp16: scaled by a power of two, and back.
+"""Gradients of any size for algorithms that compute in fp16: scaled by a power of two, and back.
 
 fp16 ends at 65504 and at 6e-8, where gradients of bf16 go on for thirty more powers of ten. Scaled
 to a largest value between 1 and 2, they are in its range whatever they were, and what fp16 rounds
-is relative to that largest value, as the error bounds of fast forms take it.
+is relative to that largest value, as the error bounds of fast algorithms take it.
 """
 
 from __future__ import annotations
 
 import torch
 
-from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
+from trnconv.problem.conv_problem import ConvProblem
 from trnconv.pytorch.backends.conv_call import INPUT_GRADIENT, ConvCall
 
 SCALED_MAX = 8.0  # less than this: 2, but for what ends near the type's own end
@@ -21,9 +21,9 @@ _REACH = {torch.float16: 14}  # powers of two whose inverse is a normal number, 
 _FARTHEST = 125
 
 
-def is_scaled(call: ConvCall, question: Question) -> bool:
-    """Whether a call is an input gradient that a fast form may compute."""
-    return call.wanted == INPUT_GRADIENT and isinstance(question.shape, ConvShape)
+def is_scaled(call: ConvCall, problem: ConvProblem) -> bool:
+    """Whether a call is an input gradient that a fast algorithm may compute."""
+    return call.wanted == INPUT_GRADIENT and isinstance(problem.shape, ConvShape)
 
 
 def scaled(dy: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import torch
 
 from nkisim.machine import Machine, find_machine
-from trnconv.ask.cores import cores_of
 from trnconv.errors import UnsupportedError
 from trnconv.fused_ops.launch import FusedOpLaunch
+from trnconv.problem.cores import cores_of
 from trnconv.pytorch.backends.adapters import Adapter, require_adapter
 from trnconv.pytorch.backends.arrays import Array, to_array, to_tensor
 from trnconv.pytorch.backends.choice import (
@@ -99,7 +99,7 @@ def kernel_place(x: HasDevice, backend: str, what: str) -> SimulatedPlace | Devi
             f'{what} on backend "torch": it has torch\'s own operators, call those.'
         )
     simulated = machine or DEFAULT_SIMULATED
-    found = find_machine(simulated.target)
+    found = find_machine(simulated.machine)
     return SimulatedPlace(found, cores_of(found, simulated.cores))
 
 

@@ -1,7 +1,7 @@
 """The neuron backend: the same kernels on a device, through an adapter.
 
-Inputs, outputs and gradients stay on the device. Forms that round are taken for layers that were
-calibrated: nobody looks at the data here.
+Inputs, outputs and gradients stay on the device. Algorithms that round are taken for layers that
+were calibrated: nobody looks at the data here.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from trnconv.ask.policy import ALWAYS_DIRECT
-from trnconv.ask.question import Question
-from trnconv.forms.form import with_bias
-from trnconv.forms.program import Prepared
+from trnconv.algorithms.algorithm import with_bias
+from trnconv.algorithms.program import Prepared
 from trnconv.host.workarounds import HOST_COPIES
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.policy import ALWAYS_DIRECT
 from trnconv.pytorch.backends.adapters import Adapter, require_adapter
 from trnconv.pytorch.backends.arrays import Array, dtype_name, to_array, to_tensor
 from trnconv.pytorch.backends.conv_call import INPUT_GRADIENT, ConvCall
@@ -26,31 +26,31 @@ from trnconv.pytorch.backends.packed_weights import Images, kept_tables, packed_
 from trnconv.runtime.launch import LaunchOperands, prepare
 from trnconv.runtime.plans import plans_for
 
-_LAUNCHES = 4096  # questions of a process; a large model has some hundreds
+_LAUNCHES = 4096  # problems of a process; a large model has some hundreds
 
 
 def compute(call: ConvCall, operands: LaunchOperands) -> Results:
     """One convolution, or a gradient of one."""
     x = operands.inputs[0]
     adapter = require_adapter(x.device.type)
-    question = question_of(call, operands, adapter)
+    problem = problem_of(call, operands, adapter)
     device = NeuronDevice(operands, call.wanted, adapter)
-    if not is_scaled(call, question):
-        done = computed(call, question, operands, device)
+    if not is_scaled(call, problem):
+        done = computed(call, problem, operands, device)
         return each(done, lambda result: device.dense(result.to(x.dtype)))
     dy, undo = scaled(x)
-    result = computed(call, question, replace(operands, inputs=(dy,)), device)
+    result = computed(call, problem, replace(operands, inputs=(dy,)), device)
     return device.dense(result.to(x.dtype) * undo)
 
 
-def question_of(call: ConvCall, operands: LaunchOperands, adapter: Adapter) -> Question:
+def problem_of(call: ConvCall, operands: LaunchOperands, adapter: Adapter) -> ConvProblem:
     """What is asked of the planner; of the operands, sizes and types are enough."""
     # Without calibration somebody would have to look at the data, which is on the device. Gradients
     # need none: they are scaled there.
     policy = None if call.spec.policy.x_max is not None else ALWAYS_DIRECT
     if call.wanted == INPUT_GRADIENT:
         policy = replace(call.spec.policy, x_max=SCALED_MAX)
-    return call.question(operands, dtype_name(operands.inputs[0]), adapter.machine, policy)
+    return call.problem(operands, dtype_name(operands.inputs[0]), adapter.machine, policy)
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ class NeuronDevice:
     wanted: str
     adapter: Adapter
 
-    def prepared(self, question: Question) -> Prepared:
-        """Planned and lowered once for each question, for the cores of the adapter's launches."""
-        return _prepared(question, self.adapter.cores)
+    def prepared(self, problem: ConvProblem) -> Prepared:
+        """Planned and lowered once for each problem, for the cores of the adapter's launches."""
+        return _prepared(problem, self.adapter.cores)
 
     def launch(self, prepared: Prepared, operands: LaunchOperands) -> tuple[Any, ...]:
         """Pack what changed since the last time, and call the kernel."""
@@ -145,5 +145,5 @@ def _on_host(tensor: torch.Tensor | None) -> Array | None:
 
 
 @lru_cache(_LAUNCHES)
-def _prepared(question: Question, cores: int) -> Prepared:
-    return prepare(plans_for(question, cores))
+def _prepared(problem: ConvProblem, cores: int) -> Prepared:
+    return prepare(plans_for(problem, cores))

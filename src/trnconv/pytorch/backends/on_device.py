@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from trnconv.ask.question import FILTER_GRADIENT, Question, turned_filters
 from trnconv.geometry import ConvShape
+from trnconv.problem.conv_problem import WEIGHT_GRADIENT, ConvProblem, flipped_filters
 from trnconv.pytorch.backends.conv_call import INPUT_GRADIENT, ConvCall
 from trnconv.runtime import compute
 from trnconv.runtime.compute import Device
@@ -24,12 +24,12 @@ def each(done: Any, change: Callable[[Any], torch.Tensor]) -> Results:
     return tuple(map(change, done)) if isinstance(done, tuple) else change(done)
 
 
-def computed(call: ConvCall, question: Question, operands: LaunchOperands, device: Device) -> Any:
+def computed(call: ConvCall, problem: ConvProblem, operands: LaunchOperands, device: Device) -> Any:
     """The result of a call, as an array or tensor of the device."""
-    if call.wanted == FILTER_GRADIENT:
-        return compute.filter_gradient(question, operands, device)[0]
+    if call.wanted == WEIGHT_GRADIENT:
+        return compute.weight_gradient(problem, operands, device)[0]
     if call.wanted == INPUT_GRADIENT:
         w = forward_filters(operands.w, call.spec.groups)
-        plain = isinstance(question.shape, ConvShape)
-        operands = replace(operands, w=turned_filters(w) if plain else w)
-    return compute.convolution(question, operands, device)
+        plain = isinstance(problem.shape, ConvShape)
+        operands = replace(operands, w=flipped_filters(w) if plain else w)
+    return compute.convolution(problem, operands, device)

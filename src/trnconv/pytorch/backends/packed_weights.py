@@ -69,11 +69,11 @@ def packed_once(filters: Filters, use: Hashable, packing: Packing) -> Images:
     owner = w if w._base is None else w._base  # noqa: SLF001 (torch documents it by this name)
     kept: _Kept = _kept.setdefault(owner, {})
     look = (use, tuple(w.shape), w.stride(), w.storage_offset())
-    found = kept.get(look)
-    if found is None or not (found.has_weight(w) and found.has_bias(bias)):
-        kept[look] = _packed(w, bias, packing, found)
-        if found is not None:
-            _retired.append(found.images)
+    packed = kept.get(look)
+    if packed is None or not (packed.has_weight(w) and packed.has_bias(bias)):
+        kept[look] = _packed(w, bias, packing, packed)
+        if packed is not None:
+            _retired.append(packed.images)
     return kept[look].images
 
 

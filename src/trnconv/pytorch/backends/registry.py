@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from trnconv.ask import borders
+from trnconv.problem import borders
 from trnconv.pytorch.backends import aten, neuron, simulator
 from trnconv.pytorch.backends.choice import Backend, asked_for, choose_backend, machine_of
 from trnconv.pytorch.backends.conv_call import INPUT_GRADIENT, ConvCall
@@ -36,9 +36,9 @@ def compute_all(call: ConvCall, operands: LaunchOperands, backend: str) -> tuple
     chosen = choose_backend(operands.inputs[0], name).backend
     if machine is None:
         return _in_order(_with_borders(BACKENDS[chosen].compute, call, operands))
-    asked_for(chosen, machine.target, machine.cores)  # refused unless it is simulated
+    asked_for(chosen, machine.machine, machine.cores)  # refused unless it is simulated
     return _in_order(
-        _with_borders(lambda one, given: simulator.compute(one, given, machine), call, operands)
+        _with_borders(lambda part, given: simulator.compute(part, given, machine), call, operands)
     )
 
 

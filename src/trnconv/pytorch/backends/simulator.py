@@ -36,11 +36,11 @@ def compute(
             )
         ),
     )
-    question = call.question(arrays, str(arrays.inputs[0].dtype), find_machine(machine.target))
+    problem = call.problem(arrays, str(arrays.inputs[0].dtype), find_machine(machine.machine))
     device = SimulatedDevice(machine.cores)
-    if not is_scaled(call, question):
-        done = computed(call, question, arrays, device)
-        return each(done, lambda one: to_tensor(one).to(x.dtype))
+    if not is_scaled(call, problem):
+        done = computed(call, problem, arrays, device)
+        return each(done, lambda array: to_tensor(array).to(x.dtype))
     dy, undo = scaled(x)
     arrays = replace(arrays, inputs=(to_array(dy),))
-    return to_tensor(computed(call, question, arrays, device)).to(x.dtype) * undo
+    return to_tensor(computed(call, problem, arrays, device)).to(x.dtype) * undo

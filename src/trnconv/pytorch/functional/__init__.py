@@ -1,7 +1,7 @@
 """torch.nn.functional's convolutions: its names, its order of arguments, its defaults.
 
 What is ours is keyword-only: `padding_mode`, `activation`, `residual`, `accuracy`, `reproducible`,
-`backend`, and the machine (`target`) and its `cores` where nkisim computes. Padding is the kernel's
+`backend`, and the `machine` and its `cores` where nkisim computes. Padding is the kernel's
 own. Activation and residual are fused into it where no gradient is asked for; with gradients, they
 are torch's own operators after the kernel, which is the same mathematics.
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from trnconv.ask.ends import IDENTITY, known_activation
-from trnconv.ask.policy import BF16, Policy, policy_of
 from trnconv.errors import UnsupportedError
 from trnconv.geometry import CIRCULAR, REFLECT, REPLICATE, ZEROS
+from trnconv.problem.epilogue import IDENTITY, known_activation
+from trnconv.problem.policy import BF16, Policy, policy_of
 from trnconv.pytorch.backends.aten import finished
 from trnconv.pytorch.backends.choice import Backend, asked_for
 from trnconv.pytorch.backends.conv_call import ConvSpec
@@ -53,11 +53,11 @@ def _convolution(rank: int) -> Callable[..., Tensor]:
         accuracy: str | Policy = BF16,
         reproducible: bool = False,
         backend: str | Backend | None = None,
-        target: str | None = None,
+        machine: str | None = None,
         cores: int | None = None,
     ) -> Tensor:
         policy = policy_of(accuracy).text()
-        asked = asked_for(backend, target, cores)
+        asked = asked_for(backend, machine, cores)
         end = _CallOptions(padding_mode, activation, residual, policy, asked, reproducible)
         return _conv(rank, (input, weight, bias), (stride, padding, dilation, groups), end)
 
@@ -76,11 +76,11 @@ def _transposed_convolution(rank: int) -> Callable[..., Tensor]:
         dilation: Axes = 1,
         *,
         backend: str | Backend | None = None,
-        target: str | None = None,
+        machine: str | None = None,
         cores: int | None = None,
     ) -> Tensor:
         options = (stride, padding, output_padding, dilation, groups)
-        asked = asked_for(backend, target, cores)
+        asked = asked_for(backend, machine, cores)
         return _conv_transpose(rank, (input, weight, bias), options, asked)
 
     name = f"conv_transpose{rank}d"
@@ -125,28 +125,28 @@ def _conv(
     rank: int,
     operands: Operands,
     options: tuple[Axes, str | Axes, Axes, int],
-    end: _CallOptions,
+    epilogue: _CallOptions,
 ) -> Tensor:
-    require_no_tangents(*operands, end.residual)
+    require_no_tangents(*operands, epilogue.residual)
     x, w, bias = _under_autocast(with_batch(operands[0], rank), *operands[1:])
     unbatched = operands[0].dim() == rank + 1
     if is_empty(x, w):
-        empty = _of_nothing(rank, (x, w, bias), options, end)
+        empty = _of_nothing(rank, (x, w, bias), options, epilogue)
         return empty.squeeze(0) if unbatched else empty
-    residual = end.residual
+    residual = epilogue.residual
     if unbatched and residual is not None:
         residual = residual.unsqueeze(0)
     moves, sizes = forward_spec(rank, (x, w, bias), options)
     shape = [x.shape[0], w.shape[0], *sizes]
     require_residual(residual, x, shape)
-    spec = end.added_to(moves, rank)
+    spec = epilogue.added_to(moves, rank)
     x5, w5 = _in_3d(x), _in_3d(w)
     added = None if residual is None else _in_3d(residual)
-    if wants_gradient(x, w, bias, residual) or (_is_traced() and not end.reproducible):
-        require_no_order(reproducible=end.reproducible)
-        y = finished(_plain(x5, w5, bias, spec, end.backend), end.activation, added)
+    if wants_gradient(x, w, bias, residual) or (_is_traced() and not epilogue.reproducible):
+        require_no_order(reproducible=epilogue.reproducible)
+        y = finished(_plain(x5, w5, bias, spec, epilogue.backend), epilogue.activation, added)
     else:
-        y = fused_convolution([x5], w5, bias, spec, added, end.backend)
+        y = fused_convolution([x5], w5, bias, spec, added, epilogue.backend)
     y = y.reshape(shape)
     return y.squeeze(0) if unbatched else y
 
@@ -161,18 +161,18 @@ def _of_nothing(
     rank: int,
     operands: Operands,
     options: tuple[Axes, str | Axes, Axes, int],
-    end: _CallOptions,
+    epilogue: _CallOptions,
 ) -> Tensor:
     """Where there is nothing to multiply: torch's own result, or its own error."""
     x, w, bias = operands
     stride, padding, dilation, groups = options
-    if end.padding_mode != ZEROS:
+    if epilogue.padding_mode != ZEROS:
         before, after = paddings(padding, w, *steps_of(rank, stride, dilation, groups))
         sides = [side for pair in zip(before[::-1], after[::-1], strict=True) for side in pair]
-        x, padding = torch.nn.functional.pad(x, sides, mode=end.padding_mode), 0
+        x, padding = torch.nn.functional.pad(x, sides, mode=epilogue.padding_mode), 0
     convolve = getattr(torch.nn.functional, f"conv{rank}d")
     y: Tensor = convolve(x, w, bias, stride, padding, dilation, groups)
-    return finished(y, end.activation, end.residual)
+    return finished(y, epilogue.activation, epilogue.residual)
 
 
 def _plain(x: Tensor, w: Tensor, bias: Tensor | None, spec: ConvSpec, backend: str) -> Tensor:

@@ -69,7 +69,7 @@ class LazyFunctions(TorchFunctionMode):
 def _may_record(given: Any) -> bool:
     """Not what autograd records or runs, nor where autocast would choose the type of the result."""
     by_autograd = autograd_records(given) or is_differentiating()
-    by_torch = by_autograd or torch._C._is_any_autocast_enabled()  # noqa: SLF001 (no public question)
+    by_torch = by_autograd or torch._C._is_any_autocast_enabled()  # noqa: SLF001 (no public problem)
     return not by_torch and not is_passing() and _are_ours(given)
 
 

@@ -344,8 +344,8 @@ def _first_of(*recorders: Recorder) -> Recorder:
     """A recorder that asks these in order, until a call is taken over."""
 
     def record(context: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
-        found = (first(context, func, args, kwargs) for first in recorders)
-        return next((result for result in found if result is not NotImplemented), NotImplemented)
+        answers = (first(context, func, args, kwargs) for first in recorders)
+        return next((result for result in answers if result is not NotImplemented), NotImplemented)
 
     return record
 

@@ -21,7 +21,7 @@ from trnconv.pytorch.lazy.tensors.context import PatchContext
 from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 
 Tensor = torch.Tensor
-GRADIENTS = "gradients are on: rewrites and fast forms were off"
+GRADIENTS = "gradients are on: rewrites and fast algorithms were off"
 _GLOBAL_HOOKS = ("_global_forward_pre_hooks", "_global_forward_hooks")
 
 
@@ -66,7 +66,7 @@ def why_eager(args: Any, kwargs: Any) -> str:
 
 def is_transformed() -> bool:
     """Whether tensors stand for something else: for batches, or for values with tangents."""
-    transforms = torch._C._functorch.peek_interpreter_stack()  # noqa: SLF001 (no public question)
+    transforms = torch._C._functorch.peek_interpreter_stack()  # noqa: SLF001 (no public problem)
     return transforms is not None or torch.autograd.forward_ad._current_level >= 0  # noqa: SLF001
 
 

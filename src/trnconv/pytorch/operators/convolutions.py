@@ -2,7 +2,7 @@
 
     y  = convolution(x, w)          linear in x and in w
     dx = input_gradient(dy, w)      its transpose in x; also the transposed convolution
-    dw = filter_gradient(x, dy)     its transpose in w
+    dw = weight_gradient(x, dy)     its transpose in w
 
 and `fused_convolution`, which has no gradient: frames that lie in several tensors, padded by any
 mode and upsampled, convolved, with bias, residual and activation at the end. Tensors have five
@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from trnconv.ask.policy import ALWAYS_DIRECT
-from trnconv.ask.question import FILTER_GRADIENT
 from trnconv.geometry import NO_MODES
+from trnconv.problem.conv_problem import WEIGHT_GRADIENT
+from trnconv.problem.policy import ALWAYS_DIRECT
 from trnconv.pytorch.backends.conv_call import (
     INPUT_GRADIENT,
     ConvCall,
@@ -109,8 +109,8 @@ def input_gradient_call(
     return call, LaunchOperands((dy,), w)
 
 
-@torch.library.custom_op("trnconv::filter_gradient", mutates_args=())
-def filter_gradient(
+@torch.library.custom_op("trnconv::weight_gradient", mutates_args=())
+def weight_gradient(
     x: Tensor,
     dy: Tensor,
     kernel: list[int],
@@ -124,7 +124,7 @@ def filter_gradient(
     spec = _linear(numbers, modes)
     if x.numel() == 0:
         return x.new_zeros([dy.shape[1], x.shape[1] // spec.groups, *kernel])
-    return compute(ConvCall(spec, FILTER_GRADIENT, tuple(kernel)), LaunchOperands((x, dy)), backend)
+    return compute(ConvCall(spec, WEIGHT_GRADIENT, tuple(kernel)), LaunchOperands((x, dy)), backend)
 
 
 @torch.library.custom_op("trnconv::fused_convolution", mutates_args=())
@@ -191,7 +191,7 @@ def _(dy: Tensor, w: Tensor, x_shape: list[int], numbers: list[int], *rest: obje
     return dy.new_empty(x_shape or smallest_input(dy, w, numbered(numbers)))
 
 
-@filter_gradient.register_fake
+@weight_gradient.register_fake
 def _(x: Tensor, dy: Tensor, kernel: list[int], numbers: list[int], *rest: object) -> Tensor:
     del rest
     return x.new_empty([dy.shape[1], x.shape[1] // numbered(numbers).groups, *kernel])

@@ -17,7 +17,7 @@ _PER_MULTIPLY_ADD = 2
 def _of_outputs(
     given: Any, w: Sequence[int], *_rest: Any, out_shape: Sequence[int], **_: Any
 ) -> int:
-    """Each output reads the taps and channels of one filter; ends are not counted, as by torch."""
+    """Each output reads the taps and channels of one filter; epilogues are not counted."""
     del given
     return _PER_MULTIPLY_ADD * prod(out_shape) * prod(w[1:])
 
@@ -27,7 +27,7 @@ def _of_input_gradient(dy: Sequence[int], w: Sequence[int], *_rest: Any, **_: An
     return _PER_MULTIPLY_ADD * prod(dy) * prod(w[1:])
 
 
-def _of_filter_gradient(
+def _of_weight_gradient(
     x: Any, dy: Sequence[int], *_rest: Any, out_shape: Sequence[int], **_: Any
 ) -> int:
     """Each tap of each filter adds up all positions."""
@@ -39,7 +39,7 @@ _FORMULAS: dict[Any, Callable[..., int]] = {
     convolutions.convolution: _of_outputs,
     convolutions.fused_op: _of_outputs,
     convolutions.input_gradient: _of_input_gradient,
-    convolutions.filter_gradient: _of_filter_gradient,
+    convolutions.weight_gradient: _of_weight_gradient,
 }
 
 

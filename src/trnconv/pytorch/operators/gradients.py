@@ -27,9 +27,9 @@ def input_gradient(dy: torch.Tensor, w: torch.Tensor, *rest: Any) -> torch.Tenso
     return _call(convolutions.input_gradient, _InputGradient, dy, w, *rest)
 
 
-def filter_gradient(x: torch.Tensor, dy: torch.Tensor, *rest: Any) -> torch.Tensor:
-    """`convolutions.filter_gradient`, with derivatives everywhere."""
-    return _call(convolutions.filter_gradient, _FilterGradient, x, dy, *rest)
+def weight_gradient(x: torch.Tensor, dy: torch.Tensor, *rest: Any) -> torch.Tensor:
+    """`convolutions.weight_gradient`, with derivatives everywhere."""
+    return _call(convolutions.weight_gradient, _WeightGradient, x, dy, *rest)
 
 
 fused_convolution = convolutions.fused_convolution  # has none
@@ -54,7 +54,7 @@ def _of_convolution(ctx: Any, dy: torch.Tensor) -> Gradients:
     x, w = ctx.saved_tensors
     rest = ctx.rest
     dx = input_gradient(dy, w, list(x.shape), *rest) if ctx.needs_input_grad[0] else None
-    dw = filter_gradient(x, dy, list(w.shape[2:]), *rest) if ctx.needs_input_grad[1] else None
+    dw = weight_gradient(x, dy, list(w.shape[2:]), *rest) if ctx.needs_input_grad[1] else None
     return (dx, dw, *[None] * len(rest))
 
 
@@ -62,11 +62,11 @@ def _of_input_gradient(ctx: Any, ddx: torch.Tensor) -> Gradients:
     dy, w = ctx.saved_tensors
     _, *rest = ctx.rest
     d_dy = convolution(ddx, w, *rest) if ctx.needs_input_grad[0] else None
-    dw = filter_gradient(ddx, dy, list(w.shape[2:]), *rest) if ctx.needs_input_grad[1] else None
+    dw = weight_gradient(ddx, dy, list(w.shape[2:]), *rest) if ctx.needs_input_grad[1] else None
     return (d_dy, dw, None, *[None] * len(rest))
 
 
-def _of_filter_gradient(ctx: Any, ddw: torch.Tensor) -> Gradients:
+def _of_weight_gradient(ctx: Any, ddw: torch.Tensor) -> Gradients:
     x, dy = ctx.saved_tensors
     _, *rest = ctx.rest
     dx = input_gradient(dy, ddw, list(x.shape), *rest) if ctx.needs_input_grad[0] else None
@@ -110,5 +110,5 @@ def _function(
 
 _Convolution = _function(convolutions.convolution, convolution, _of_convolution)
 _InputGradient = _function(convolutions.input_gradient, input_gradient, _of_input_gradient)
-_FilterGradient = _function(convolutions.filter_gradient, filter_gradient, _of_filter_gradient)
+_WeightGradient = _function(convolutions.weight_gradient, weight_gradient, _of_weight_gradient)
 convolutions.fused_op.register_vmap(_one_by_one(convolutions.fused_op))

@@ -19,13 +19,13 @@ from typing import Any, Final
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from trnconv.forms.program import Prepared
+from trnconv.algorithms.program import Prepared
 from trnconv.geometry import NO_MODES
 from trnconv.pytorch.backends.adapters import Adapter, present_in, require_adapter
 from trnconv.pytorch.backends.choice import Backend, choose_backend, machine_of
 from trnconv.pytorch.backends.conv_call import INPUT_GRADIENT, ConvCall
 from trnconv.pytorch.backends.gradient_scale import is_scaled
-from trnconv.pytorch.backends.neuron import NeuronDevice, question_of
+from trnconv.pytorch.backends.neuron import NeuronDevice, problem_of
 from trnconv.pytorch.backends.packed_weights import Images
 from trnconv.pytorch.operators import convolutions
 from trnconv.runtime.compute import launches_of, require_whole_phases
@@ -89,10 +89,10 @@ class _Input:
 
     def of(self, inputs: Sequence[Any]) -> torch.Tensor:
         """What the op is given of these inputs."""
-        found: torch.Tensor = inputs[self.number]
+        tensor: torch.Tensor = inputs[self.number]
         for method, args in self.views:
-            found = getattr(found, method)(*args)
-        return found
+            tensor = getattr(tensor, method)(*args)
+        return tensor
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def launched_graph(given: GraphModule) -> LaunchGraph:
     graph = GraphModule(given, _copy(given.graph))
     graph.meta.update(given.meta)
     placeholders = list(graph.graph.find_nodes(op="placeholder"))
-    found = []
+    launches = []
     for node in list(graph.graph.nodes):
         name = _name(node)
         if name not in _CALLS:
@@ -145,11 +145,11 @@ def launched_graph(given: GraphModule) -> LaunchGraph:
             words = f"{name} stays one op in the compiled graph: {why}"
             warnings.warn(words, OpaqueOpWarning, stacklevel=2)
             continue
-        found += [made] if made else []
-    if found:
+        launches += [made] if made else []
+    if launches:
         graph.graph.eliminate_dead_code()
         graph.recompile()
-    return LaunchGraph(graph, tuple(found))
+    return LaunchGraph(graph, tuple(launches))
 
 
 def _copy(graph: Graph) -> Graph:
@@ -171,7 +171,7 @@ def _launched(
     given = dict(zip(names, node.args, strict=False))
     backend = given.pop("backend")
     call, nodes = call_of(*given.values())
-    values = _map(nodes, lambda one: one.meta[_VALUE])
+    values = _map(nodes, lambda node: node.meta[_VALUE])
     x = values.inputs[0]
     name, _ = machine_of(str(backend))
     if choose_backend(x, name).backend is not Backend.neuron:
@@ -207,11 +207,11 @@ def _require_plain(node: Node, values: LaunchOperands) -> None:
 def _prepared(call: ConvCall, values: LaunchOperands, adapter: Adapter) -> Prepared:
     if call.wanted == INPUT_GRADIENT and call.spec.modes != NO_MODES:
         raise _Stays("the borders of its padding are added after its launch.")
-    question = with_joined_pieces(question_of(call, values, adapter))
-    if is_scaled(call, question):
+    problem = with_joined_pieces(problem_of(call, values, adapter))
+    if is_scaled(call, problem):
         raise _Stays("a fast input gradient is scaled before and after its launch.")
     device = NeuronDevice(values, call.wanted, adapter)
-    parts = [prepared for _, prepared in launches_of(question, device)]
+    parts = [prepared for _, prepared in launches_of(problem, device)]
     if len(parts) != 1:
         raise _Stays(f"it takes {len(parts)} launches.")
     require_whole_phases(parts[0], values)

@@ -7,10 +7,10 @@ from math import prod, sqrt
 
 import numpy as np
 
-from trnconv.ask.ends import IDENTITY
 from trnconv.fused_ops.group_norm.problem import GroupNorm
 from trnconv.fused_ops.modulation.problem import Modulation
 from trnconv.fused_ops.rms_norm.problem import MEAN, NORM, RmsNorm
+from trnconv.problem.epilogue import IDENTITY
 from trnconv.pytorch.backends.arrays import Array
 
 GROUPS = "groups"  # statistics of groups of channels, over all positions of an image

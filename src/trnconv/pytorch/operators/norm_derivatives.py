@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import torch
 
-from trnconv.ask.ends import IDENTITY
+from trnconv.problem.epilogue import IDENTITY
 from trnconv.pytorch.operators.norm_call import (
     FRAME_GROUPS,
     GROUPS,

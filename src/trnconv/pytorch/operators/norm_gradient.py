@@ -32,8 +32,8 @@ def norm_gradient_op(
     Without gamma its sums are those of a gamma of ones; without beta they are zeros.
     """
     call, place = worded_norm(words), kernel_place(x, backend, "the gradient of a norm")
-    found = gradient_by_kernels(call, (x, dy), (gamma, beta), place)
-    return _by_torch(call, x, dy, gamma, beta) if found is None else found
+    gradients = gradient_by_kernels(call, (x, dy), (gamma, beta), place)
+    return _by_torch(call, x, dy, gamma, beta) if gradients is None else gradients
 
 
 @norm_gradient_op.register_fake
@@ -66,10 +66,10 @@ def _second(ctx: Any, *given: Tensor) -> tuple[Tensor | None, ...]:
     """The derivative of the gradient, by torch's operators; it has derivatives itself."""
     x, dy, gamma, beta = ctx.saved_tensors
     with torch.enable_grad():
-        found = norm_gradients(worded_norm(ctx.words), x, gamma, beta, dy)
+        gradients = norm_gradients(worded_norm(ctx.words), x, gamma, beta, dy)
         pairs = [
             (own, other.reshape(own.shape).to(own.dtype))
-            for own, other in zip(found, given, strict=True)
+            for own, other in zip(gradients, given, strict=True)
             if own is not None
         ]
         inputs = [x, dy, gamma, beta]

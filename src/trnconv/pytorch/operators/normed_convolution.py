@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from trnconv.ask.ends import NormEnd
 from trnconv.fused_ops.rms_norm import problem as rms_norm
 from trnconv.fused_ops.rms_norm.problem import under_root
+from trnconv.problem.epilogue import NormEpilogue
 from trnconv.pytorch.backends.arrays import Array, to_array, to_tensor
 from trnconv.pytorch.backends.choice import on_neuron
 from trnconv.pytorch.backends.conv_call import ConvSpec, worded, words_of
@@ -66,7 +66,7 @@ def _(
 ) -> list[Tensor]:
     del bias, residual, factors, norms, rest
     spec = worded(numbers, words, reproducible=False)
-    norm = spec.end(residual=False).norm
+    norm = spec.epilogue(residual=False).norm
     assert norm is not None
     y = empty_output(pieces, w, spec)
     n, c, t, *plane = y.shape
@@ -82,12 +82,12 @@ class OutputNorming:
     gamma: Tensor | None
     beta: Tensor | None
 
-    def end(self, channels: int, *, keeps: bool, first: int) -> NormEnd:
+    def epilogue(self, channels: int, *, keeps: bool, first: int) -> NormEpilogue:
         """What the planner is asked for."""
         added = float(np.float32(under_root(self.call.kind, self.call.eps, channels)))
-        return NormEnd(added, self.call.activation, self.beta is not None, keeps, first)
+        return NormEpilogue(added, self.call.activation, self.beta is not None, keeps, first)
 
-    def outputs_of(self, y: Tensor, norm: NormEnd, backend: str) -> tuple[Tensor, ...]:
+    def outputs_of(self, y: Tensor, norm: NormEpilogue, backend: str) -> tuple[Tensor, ...]:
         """What a convolution with this norm at its end gives, of its y; a kernel norms it apart."""
         z = normed(y, self.gamma, self.beta, self.call, backend)
         parts = torch.split(z, list(norm.frames(y.shape[2])), dim=2)

@@ -16,7 +16,6 @@ from typing import Any, Final, Protocol
 import torch
 
 from nkisim.machine import Machine
-from trnconv.ask.starts import FACTORS
 from trnconv.fused_ops.group_norm import problem as group_norm
 from trnconv.fused_ops.group_norm.problem import GroupNorm
 from trnconv.fused_ops.launch import FusedOpLaunch
@@ -24,6 +23,7 @@ from trnconv.fused_ops.modulation import problem as modulation
 from trnconv.fused_ops.modulation.problem import Modulation
 from trnconv.fused_ops.rms_norm import problem as rms_norm
 from trnconv.fused_ops.rms_norm.problem import RmsNorm
+from trnconv.problem.prologue import FACTORS
 from trnconv.pytorch.backends.arrays import Array, dtype_name, to_array, to_tensor
 from trnconv.pytorch.backends.choice import HasDevice
 from trnconv.pytorch.backends.kernel_place import (

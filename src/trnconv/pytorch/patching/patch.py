@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from torch import nn
 
-from trnconv.ask.policy import BF16, Policy, policy_of
 from trnconv.errors import UnsupportedError
 from trnconv.host.workarounds import PLAIN_TENSORS
+from trnconv.problem.policy import BF16, Policy, policy_of
 from trnconv.pytorch.backends.adapters import require_adapter
 from trnconv.pytorch.backends.choice import NEURON_DEVICES, Backend, asked_for
 from trnconv.pytorch.lazy.base.stats import PatchStats

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nkisim.machine import TRN2, Machine
-from trnconv.ask.cores import cores_in_words
 from trnconv.geometry import ConvShape
+from trnconv.problem.cores import describe_cores
 from trnconv.pytorch.lazy.base.stats import PatchStats, PolicedConv
 from trnconv.pytorch.patching.own_code import weight_shape
 from trnconv.runtime.pricing import Price, price
@@ -78,7 +78,7 @@ class PatchReport:
     def ran(self, machine: Machine = TRN2) -> tuple[Ran, ...]:
         """Every distinct call so far, planned and priced for a launch of a machine."""
         return tuple(
-            Ran(work, calls, price(work.question(machine)))
+            Ran(work, calls, price(work.problem(machine)))
             for work, calls in self.stats.works.items()
         )
 
@@ -110,7 +110,7 @@ class PatchReport:
         for reason, times in self.stats.eager.items():
             lines.append(f"{times} x without rewrites: {reason}")
         if any(by_module) or self.stats.works:
-            cores = cores_in_words(TRN2.launch_cores)
+            cores = describe_cores(TRN2.launch_cores)
             lines.append(f"times are modelled: trn2, {cores}, default reading")
         return "\n".join(lines)
 
@@ -134,16 +134,16 @@ def _ran_line(ran: Ran) -> str:
     extras = [f"pieces {ran.work.pieces}"] if ran.work.pieces else []
     if isinstance(shape, ConvShape) and shape.upsample != (1, 1, 1):
         extras.append("upsampled " + "x".join(map(str, shape.upsample)))
-    if ran.work.end.residual != "none" or ran.work.end.activation != "identity":
-        extras.append(f"end {ran.work.end.activation}, residual {ran.work.end.residual}")
-    norm = ran.work.end.norm
+    if ran.work.epilogue.residual != "none" or ran.work.epilogue.activation != "identity":
+        extras.append(f"end {ran.work.epilogue.activation}, residual {ran.work.epilogue.residual}")
+    norm = ran.work.epilogue.norm
     if norm is not None:
         extras.append(
             f"normed, {norm.activation}" if norm.keeps else f"only normed, {norm.activation}"
         )
-    if plan.form != "direct":
+    if plan.algorithm != "direct":
         extras.append(plan.family)
-    loop = "rolled" if plan.is_rolled else "unrolled"
+    loop = "looped" if plan.is_looped else "unrolled"
     extras.append(f"{ran.price.instructions} instructions, {loop}")
     time = f"{ran.price.ns / 1000:.1f} us, {ran.price.bound} bound"
     return f"    {ran.calls} x  {size}  {time}  ({'; '.join(extras)})"

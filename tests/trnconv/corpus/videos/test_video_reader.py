@@ -179,7 +179,7 @@ def corners(pixels):
 
 
 WHOLE = 1 << 16
-TURNS = {
+ITERATIONS = {
     (WHOLE, 0, 0, WHOLE): ("krgb", (64, 96)),
     (-WHOLE, 0, 0, WHOLE): ("rkbg", (64, 96)),
     (WHOLE, 0, 0, -WHOLE): ("gbkr", (64, 96)),
@@ -191,11 +191,11 @@ TURNS = {
 }
 
 
-@pytest.mark.parametrize("matrix", TURNS)
+@pytest.mark.parametrize("matrix", ITERATIONS)
 def test_a_video_is_turned_and_mirrored_as_its_matrix_says(tmp_path, matrix):
     """x' = a x + c y, y' = b x + d y, with y downwards."""
     path = write_marked(tmp_path / "v.mp4", matrix=matrix)
-    names, size = TURNS[matrix]
+    names, size = ITERATIONS[matrix]
     pixels = read_pixels(path, Buckets((Picture(64, 96), Picture(96, 64)), (9,), fit="exact"))
     assert (corners(pixels), pixels.shape[1:3]) == (names, size)
 

@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from trnconv.ask.ends import ACTIVATIONS, IDENTITY
+from trnconv.problem.epilogue import ACTIVATIONS, IDENTITY
 from trnconv.pytorch.backends.aten import finished
 
 pytestmark = pytest.mark.torch

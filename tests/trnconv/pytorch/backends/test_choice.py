@@ -141,9 +141,9 @@ def test_a_shape_is_planned_once(monkeypatch):
     w = W.clone().requires_grad_()
     for _ in range(2):
         functional.conv1d(x, w).sum().backward()
-    asked = [(question.asks, type(question.shape).__name__) for question in planned]
+    asked = [(problem.direction, type(problem.shape).__name__) for problem in planned]
     assert sorted(asked) == [
-        ("filter gradient", "ConvShape"),
         ("output", "ConvShape"),
         ("output", "TransposedShape"),
+        ("weight gradient", "ConvShape"),
     ]

@@ -1,19 +1,19 @@
-"""Input gradients by fast forms: as exact as their policy says, whatever the gradient's size."""
+"""Input gradients by Winograd: as exact as their policy says, whatever the gradient's size."""
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from trnconv.ask.policy import BF16, FAST, Policy
-from trnconv.forms.minimal.error import error_bound
-from trnconv.forms.minimal.transforms import TRANSFORMS
+from trnconv.algorithms.winograd.error import error_bound
+from trnconv.algorithms.winograd.transforms import TRANSFORMS
+from trnconv.problem.policy import BF16, FAST, Policy
 from trnconv.pytorch import functional
 from trnconv.pytorch.backends.gradient_scale import SCALED_MAX, scaled
 from trnconv.runtime import simulator
 
 pytestmark = [pytest.mark.torch, pytest.mark.training]
 
-CHANNELS = 96  # the least that fast forms take
+CHANNELS = 96  # the least that fast algorithms take
 SIZE = (1, CHANNELS, 6, 8, 24)
 BF16_STEP = 2.0**-8
 
@@ -48,8 +48,8 @@ def test_errors_stay_within_the_bound_of_the_transform(accuracy, transform, padd
     asked = []
     prepared = simulator.SimulatedDevice.prepared
 
-    def watched(device, question):
-        found = prepared(device, question)
+    def watched(device, problem):
+        found = prepared(device, problem)
         asked.append(found.plans[0].family)
         return found
 

@@ -247,11 +247,11 @@ class Ends(nn.Module):
 
 def test_a_residual_and_an_activation_are_the_end_of_the_larger_convolution():
     model = with_integers(Ends()).requires_grad_(requires_grad=False)
-    ends = {work.module: work.end for work in assert_the_same(model, clip()).stats.works}
+    ends = {work.module: work.epilogue for work in assert_the_same(model, clip()).stats.works}
     assert (ends["large"].activation, ends["large"].residual) == ("relu", "before")
     assert (ends["small"].activation, ends["small"].residual) == ("identity", "none")
     plain = assert_the_same(model, clip(), rewrites=Rewrites(fuse_epilogues=False)).stats.works
-    assert {work.end.activation for work in plain} == {"identity"}
+    assert {work.epilogue.activation for work in plain} == {"identity"}
 
 
 class UsedTwice(nn.Module):

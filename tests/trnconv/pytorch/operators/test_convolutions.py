@@ -42,13 +42,13 @@ def op_calls(*, wants_gradient):
     return {
         "convolution": (convolutions.convolution, (x, w, *WINDOW)),
         "input_gradient": (convolutions.input_gradient, (dy, w, list(x.shape), *WINDOW)),
-        "filter_gradient": (convolutions.filter_gradient, (x, dy, [1, 2, 3], *WINDOW)),
+        "weight_gradient": (convolutions.weight_gradient, (x, dy, [1, 2, 3], *WINDOW)),
         "fused_convolution": (convolutions.fused_op, fused),
     }
 
 
 @pytest.mark.parametrize("wants_gradient", [False, True])
-@pytest.mark.parametrize("name", ["convolution", "input_gradient", "filter_gradient"])
+@pytest.mark.parametrize("name", ["convolution", "input_gradient", "weight_gradient"])
 def test_opcheck(name, wants_gradient):
     op, arguments = op_calls(wants_gradient=wants_gradient)[name]
     checked = torch.library.opcheck(op, arguments)
@@ -99,7 +99,7 @@ def test_only_what_wants_a_gradient_gets_one(wanted, monkeypatch):
         each.requires_grad_(number in wanted)
     functional.conv1d(*given).sum().backward()
     assert tuple(n for n, each in enumerate(given) if each.grad is not None) == wanted
-    needed = [name for n, name in enumerate(("input gradient", "filter gradient")) if n in wanted]
+    needed = [name for n, name in enumerate(("input gradient", "weight gradient")) if n in wanted]
     assert sorted(computed) == sorted(["output", *needed])
 
 

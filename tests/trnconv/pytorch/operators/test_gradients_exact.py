@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from repetition import few
-from trnconv.ask.policy import BF16, DIRECT, FAST, HALF, Policy
+from trnconv.problem.policy import BF16, DIRECT, FAST, HALF, Policy
 from trnconv.pytorch import functional
 
 pytestmark = [pytest.mark.torch, pytest.mark.training]
@@ -82,7 +82,7 @@ def test_gradients_of_both_orders_are_torchs(options, mode, accuracy):
 @pytest.mark.parametrize("padding", [(0, 1, 1), (1, 1, 1)], ids=str)
 def test_fast_input_gradients_of_integers_are_exact(padding):
     """F(2,3) halves sums of filters: of integers, those are exact in fp16."""
-    channels = 96  # the least that fast forms take
+    channels = 96  # the least that fast algorithms take
     x = torch.zeros(1, channels, 3, 6, 8, requires_grad=True)
     w = integers(channels, channels, 3, 3, 3, seed=1)
     y = functional.conv3d(

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional
 
 from repetition import few
-from trnconv.ask.ends import ACTIVATIONS
+from trnconv.problem.epilogue import ACTIVATIONS
 from trnconv.pytorch.operators import norm_gradient
 from trnconv.pytorch.operators.norm_call import FRAME_GROUPS, GROUPS, LENGTH, MEAN_SQUARE, NormCall
 from trnconv.pytorch.operators.norm_derivatives import norm_gradients

@@ -7,8 +7,8 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional
 
 from repetition import few
-from trnconv.ask.policy import FAST, Policy
 from trnconv.errors import UnsupportedError
+from trnconv.problem.policy import FAST, Policy
 from trnconv.pytorch import patch_
 from trnconv.pytorch.operators import norms
 from trnconv.pytorch.operators.norm_call import (
@@ -122,7 +122,7 @@ def test_the_torch_backend_has_no_norms_of_ours():
 
 
 class WideBlock(torch.nn.Module):
-    """A norm over channels, SiLU and a convolution that is worth a fast form."""
+    """A norm over channels, SiLU and a convolution that is worth a fast algorithm."""
 
     def __init__(self):
         super().__init__()
@@ -135,7 +135,7 @@ class WideBlock(torch.nn.Module):
 
 
 @few(1)
-def test_behind_a_norm_a_device_has_fast_forms_without_calibration(on_device):
+def test_behind_a_norm_a_device_has_fast_algorithms_without_calibration(on_device):
     """Without a norm it would be direct: nobody looks at data on a device."""
     model, x = WideBlock().eval(), noise(1, 96, 2, 4, 6)
     model, x = model.bfloat16(), x.bfloat16()

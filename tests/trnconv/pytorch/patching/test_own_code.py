@@ -60,9 +60,9 @@ def test_patching_evaluates_no_weight_and_a_call_one(kind, training, gradients):
     model, x = nn.Sequential(layer).train(training), example_for(kind)
     with torch.set_grad_enabled(gradients):
         expected = model(x)
-        for target in (model, layer):  # with a session, and without
+        for machine in (model, layer):  # with a session, and without
             counting.calls = 0
-            report = patch_(target, backend="torch")
+            report = patch_(machine, backend="torch")
             str(report)
             assert counting.calls == 0
             assert torch.equal(model(x), expected)
@@ -72,8 +72,8 @@ def test_patching_evaluates_no_weight_and_a_call_one(kind, training, gradients):
                 assert torch.equal(model(x), expected)
             assert counting.calls == 2
             str(report)
-            copy.deepcopy(target)
-            unpatch_(target)
+            copy.deepcopy(machine)
+            unpatch_(machine)
             assert counting.calls == 2
 
 

@@ -57,13 +57,13 @@ FUSED = {
 
 
 @pytest.mark.parametrize("name", FUSED)
-def test_activations_and_sums_are_ends_of_convolutions(name):
+def test_activations_and_sums_are_epilogues_of_convolutions(name):
     model, (activation, ends, sums) = built(name), FUSED[name]
     with torch.no_grad(), patched(model, backend="nkisim") as report:
         model(codes())
     works = report.stats.works.items()
-    assert sum(calls for work, calls in works if work.end.activation == activation) == ends
-    assert sum(calls for work, calls in works if work.end.residual == "before") == sums
+    assert sum(calls for work, calls in works if work.epilogue.activation == activation) == ends
+    assert sum(calls for work, calls in works if work.epilogue.residual == "before") == sums
     assert not report.stats.repeated
 
 

@@ -211,7 +211,9 @@ def test_gradients_say_that_rewrites_were_off():
     model, x = small_decoder()
     report = patch_(model, backend="torch")
     model(x).sum().backward()
-    assert "1 x without rewrites: gradients are on: rewrites and fast forms were off" in str(report)
+    assert "1 x without rewrites: gradients are on: rewrites and fast algorithms were off" in str(
+        report
+    )
 
 
 def test_without_lazy_tensors_only_convolutions_are_ours():

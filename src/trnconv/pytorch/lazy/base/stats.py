@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from nkisim.machine import Machine
 from trnconv import traces
-from trnconv.ask.limits import DEFAULT_BUDGET
-from trnconv.ask.policy import DEFAULT_POLICY, Policy
-from trnconv.ask.question import Question
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.limits import DEFAULT_BUDGET
+from trnconv.problem.policy import DEFAULT_POLICY, Policy
 
 DIFFERENTIATED = "operators on tensors that require grad, met inside of the model"
 
@@ -22,11 +22,11 @@ class PolicedConv(traces.TracedConv):
 
     policy: Policy = DEFAULT_POLICY
 
-    def question(
+    def problem(
         self, machine: Machine, budget: int = DEFAULT_BUDGET, policy: Policy | None = None
-    ) -> Question:
+    ) -> ConvProblem:
         """As of any work; `policy` replaces its own."""
-        return super().question(machine, budget, policy or self.policy)
+        return super().problem(machine, budget, policy or self.policy)
 
 
 @dataclass(frozen=True)

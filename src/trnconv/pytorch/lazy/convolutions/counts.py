@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from trnconv.ask.policy import ALWAYS_DIRECT, Policy
 from trnconv.geometry import ZEROS, conv_shape, transposed_shape
+from trnconv.problem.policy import ALWAYS_DIRECT, Policy
 from trnconv.pytorch.functional.arguments import computed_type
 from trnconv.pytorch.lazy.base.stats import PatchStats, PolicedConv
 from trnconv.pytorch.lazy.convolutions.filters import Filters

@@ -10,11 +10,11 @@ from typing import Protocol
 import torch
 
 from nkisim.machine import Machine
-from trnconv.ask.coarse_residual import CoarseResidual
-from trnconv.ask.ends import IDENTITY, NormEnd, norm_text
-from trnconv.ask.policy import ALWAYS_DIRECT
-from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
+from trnconv.problem.coarse_residual import CoarseResidual
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.epilogue import IDENTITY, NormEpilogue, norm_text
+from trnconv.problem.policy import ALWAYS_DIRECT
 from trnconv.pytorch.backends.arrays import dtype_name
 from trnconv.pytorch.backends.choice import on_neuron
 from trnconv.pytorch.backends.conv_call import ConvSpec
@@ -89,7 +89,7 @@ class DeferredConv:
             self.later.complete(self, (y,), lambda made: (made,))
         return y
 
-    def run_normed(self, norming: OutputNorming, norm: NormEnd) -> tuple[Tensor, ...]:
+    def run_normed(self, norming: OutputNorming, norm: NormEpilogue) -> tuple[Tensor, ...]:
         """The same with a norm as its epilogue: y, if that is kept, and the norm's tensors."""
         spec = replace(self.spec, norm=norm_text(norm))
         self._count(spec)
@@ -110,11 +110,11 @@ class DeferredConv:
             shape=self.problem,
             dtype=dtype_name(self.pieces[0]),
             pieces=frames if len(frames) > 1 else (),
-            end=spec.end(residual=self.residual is not None),
+            epilogue=spec.epilogue(residual=self.residual is not None),
             reproducible=spec.reproducible,
             policy=spec.policy,
             instead_of=self.instead_of,
-            start=spec.prologue,
+            prologue=spec.prologue,
         )
 
     def _count(self, spec: ConvSpec) -> None:
@@ -229,15 +229,15 @@ class PendingConv(Pending):
         bare = holder()
         return None if bare is None else by_torch(bare.made())
 
-    def question(self, machine: Machine) -> Question | None:
+    def problem(self, machine: Machine) -> ConvProblem | None:
         """What is asked of the planner; None if it has run."""
         conv = self._conv
         if conv is None or self._family.has_run:
             return None
-        # Without calibration, nobody on a device looks at the data: see `neuron.question_of`.
+        # Without calibration, nobody on a device looks at the data: see `neuron.problem_of`.
         known = conv.spec.policy.x_max is not None or not on_neuron(self)
         policy = None if known else ALWAYS_DIRECT
-        return conv.work(conv.spec).question(machine, policy=policy)
+        return conv.work(conv.spec).problem(machine, policy=policy)
 
     def run_normed(self, norming: OutputNorming, *, keeps: bool, first: int) -> tuple[Tensor, ...]:
         """With a norm as its epilogue: the norm's tensors; its own result is there if it is kept.
@@ -247,7 +247,7 @@ class PendingConv(Pending):
         conv = self._conv
         assert conv is not None
         self._family.has_run = True
-        norm = norming.end(self.shape[1], keeps=keeps, first=first)
+        norm = norming.epilogue(self.shape[1], keeps=keeps, first=first)
         done = conv.run_normed(norming, norm)
         if not keeps:
             return done

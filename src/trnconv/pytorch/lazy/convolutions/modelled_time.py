@@ -7,54 +7,54 @@ from functools import lru_cache
 from math import inf, isfinite, prod
 
 from nkisim.machine import TRN2, Reading
-from trnconv.ask.ends import ITEM_BYTES
-from trnconv.ask.policy import ALWAYS_DIRECT
-from trnconv.ask.question import Question
 from trnconv.errors import TrnconvError
-from trnconv.fused_ops.rms_norm.ends import is_faster_at_end
+from trnconv.fused_ops.rms_norm.epilogue import is_faster_fused
 from trnconv.geometry import ConvShape
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.epilogue import ITEM_BYTES
+from trnconv.problem.policy import ALWAYS_DIRECT
 from trnconv.runtime.pricing import price
 
-_COMPARED = 4096  # questions or shapes of a process
+_COMPARED = 4096  # problems or shapes of a process
 
 
-def priced(question: Question, cores: int) -> float:
+def priced(problem: ConvProblem, cores: int) -> float:
     """Modelled time of a convolution, ns; infinite if there is no plan."""
     try:
-        return price(question, cores=cores).ns
+        return price(problem, cores=cores).ns
     except TrnconvError:  # no plan is no price: it never wins
         return inf
 
 
 @lru_cache(_COMPARED)
-def is_epilogue_faster(question: Question, bare: Question, cores: int, tensors: int) -> bool:
+def is_epilogue_faster(problem: ConvProblem, bare: ConvProblem, cores: int, tensors: int) -> bool:
     """Whether a convolution with its epilogue is modelled to be no slower than both apart.
 
     Apart, the epilogue is an operator on elements that reads and writes so many tensors.
     """
     apart = priced(bare, cores) + _elementwise_ns(bare, cores, tensors)
-    return priced(question, cores) <= apart
+    return priced(problem, cores) <= apart
 
 
-def _elementwise_ns(question: Question, cores: int, tensors: int) -> float:
+def _elementwise_ns(problem: ConvProblem, cores: int, tensors: int) -> float:
     """The bytes of so many results at the rate of HBM, and the latency of a load and a store."""
-    shape, timing = question.shape, question.machine.timing.read(Reading.default)
+    shape, timing = problem.shape, problem.machine.timing.read(Reading.default)
     elems = shape.batch * shape.c_out * prod(shape.out_sizes())
     rate = min(cores * timing.dma_engines * timing.dma_bytes_per_ns, timing.hbm_bytes_per_ns)
-    moved = tensors * elems * ITEM_BYTES[question.dtype]
+    moved = tensors * elems * ITEM_BYTES[problem.dtype]
     return moved / rate + 2 * (timing.dma_start_ns + timing.dma_done_ns)
 
 
 @lru_cache(_COMPARED)
-def is_planned(question: Question, cores: int) -> bool:
+def is_planned(problem: ConvProblem, cores: int) -> bool:
     """Whether there is a plan."""
-    return isfinite(priced(question, cores))
+    return isfinite(priced(problem, cores))
 
 
 @lru_cache(_COMPARED)
-def is_normed_faster(question: Question, cores: int) -> bool:
+def is_normed_faster(problem: ConvProblem, cores: int) -> bool:
     """Whether a convolution with its norm is modelled to be faster than both apart."""
-    return is_faster_at_end(question, cores, lambda asked: priced(asked, cores))
+    return is_faster_fused(problem, cores, lambda asked: priced(asked, cores))
 
 
 def upsampled_before(folded: ConvShape) -> ConvShape:
@@ -90,4 +90,4 @@ def _one_frame(folded: ConvShape) -> ConvShape:
 
 
 def _direct_ns(shape: ConvShape) -> float:
-    return priced(Question(shape, TRN2, policy=ALWAYS_DIRECT), cores=1)
+    return priced(ConvProblem(shape, TRN2, policy=ALWAYS_DIRECT), cores=1)

@@ -11,7 +11,7 @@ from math import prod
 
 import torch
 
-from trnconv.ask.coarse_residual import CoarseResidual
+from trnconv.problem.coarse_residual import CoarseResidual
 from trnconv.pytorch.backends.aten import in_cells
 from trnconv.pytorch.lazy.base.bypass import passing
 from trnconv.pytorch.lazy.base.deferred_result import Pending

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from trnconv.ask.ends import is_composed
-from trnconv.ask.launches import launches
 from trnconv.errors import UnsupportedError
 from trnconv.geometry import ConvShape
+from trnconv.problem.epilogue import is_composed
+from trnconv.problem.launches import launches
 from trnconv.pytorch.backends.conv_call import ConvSpec
 from trnconv.pytorch.backends.kernel_place import runs_kernels
 from trnconv.pytorch.lazy.base.bypass import passing
@@ -135,7 +135,7 @@ def _deferred(
     if scaled is None:
         pieces = tuple(stored(run) for run in operands.pieces)
     else:
-        pieces, spec = (scaled.x,), replace(spec, start=scaled.activation)
+        pieces, spec = (scaled.x,), replace(spec, prologue_activation=scaled.activation)
     weights = [tensor for tensor in (filters.weight, filters.bias) if tensor is not None]
     w = alias_of(filters.weight)
     with unseen():
@@ -276,8 +276,8 @@ def _plus_cells(seen: LazyVideo, other: Any, backend: str) -> Pending | None:
     if fused is None or not runs_kernels(fused, backend):
         return None
     machine, cores = place_of(fused, backend)
-    question = fused.question(machine)
-    return fused if question is not None and is_planned(question, cores) else None
+    problem = fused.problem(machine)
+    return fused if problem is not None and is_planned(problem, cores) else None
 
 
 def activated(x: Any, activation: str, by_torch: ByTorch) -> LazyTensor | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from trnconv.ask.ends import ELU, NO_RESIDUAL
+from trnconv.problem.epilogue import ELU, NO_RESIDUAL
 from trnconv.pytorch.backends.kernel_place import runs_kernels
 from trnconv.pytorch.lazy.convolutions.deferred_conv import PendingConv
 from trnconv.pytorch.lazy.convolutions.modelled_time import is_epilogue_faster
@@ -20,8 +20,8 @@ from trnconv.pytorch.operators.norms import place_of
 def takes_composed(base: Any, activation: str, context: PatchContext, *, lines: bool) -> bool:
     """Whether a result that has not run is given the activation; all lines that can be are.
 
-    Videos and images may have a fast form that knows functions of one instruction only. Which is
-    faster depends on their sizes: where chunks are to have the bits of the whole, or bands of
+    Videos and images may have a Winograd plan that knows functions of one instruction only. Which
+    is faster depends on their sizes: where chunks are to have the bits of the whole, or bands of
     several ranks are computed alike, torch does it.
     """
     if not isinstance(base, PendingConv):
@@ -33,10 +33,10 @@ def takes_composed(base: Any, activation: str, context: PatchContext, *, lines: 
         return False
     if lines or context.reproducible or context.spread is not None:
         return lines
-    bare = base.question(machine)
+    bare = base.problem(machine)
     if bare is None:
         return False
-    activated = replace(bare, end=replace(bare.end, activation=activation))
+    activated = replace(bare, epilogue=replace(bare.epilogue, activation=activation))
     return is_epilogue_faster(activated, bare, cores, tensors=2)
 
 
@@ -51,8 +51,8 @@ def adds_lines(fused: Any, context: PatchContext) -> bool:
     if context.reproducible or context.spread is not None:
         return True
     machine, cores = place_of(fused, context.backend)
-    added = fused.question(machine)
+    added = fused.problem(machine)
     if added is None:
         return True
-    bare = replace(added, end=replace(added.end, residual=NO_RESIDUAL))
+    bare = replace(added, epilogue=replace(added.epilogue, residual=NO_RESIDUAL))
     return is_epilogue_faster(added, bare, cores, tensors=3)

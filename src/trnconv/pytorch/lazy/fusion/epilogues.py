@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from trnconv.ask.ends import ELU, leaky_relu
+from trnconv.problem.epilogue import ELU, leaky_relu
 from trnconv.pytorch import functional
 from trnconv.pytorch.lazy.base.bypass import passing
 from trnconv.pytorch.lazy.base.frame_by_frame import on_each_frame

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import torch
 
-from trnconv.ask.launches import launches
 from trnconv.geometry import CIRCULAR, ZEROS
+from trnconv.problem.launches import launches
 from trnconv.pytorch.backends.conv_call import ConvSpec
 from trnconv.pytorch.lazy.convolutions.deferred_conv import DeferredConv, PendingConv, are_same
 from trnconv.pytorch.lazy.frames.materialize import stored

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from trnconv.ask.ends import IDENTITY
+from trnconv.problem.epilogue import IDENTITY
 from trnconv.pytorch.lazy.base.memory import storage_of
 from trnconv.pytorch.lazy.convolutions.deferred_conv import dense
 from trnconv.pytorch.lazy.frames.materialize import done, stored

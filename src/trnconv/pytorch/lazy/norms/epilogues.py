@@ -49,14 +49,12 @@ def _wins(base: PendingConv, norms: Sequence[DeferredNorm]) -> bool:
     There nothing runs, and who plans what was recorded compares prices.
     """
     machine, cores = place_of(base, norms[0].context.backend)
-    bare = base.question(machine)
+    bare = base.problem(machine)
     if bare is None:
         return False
-    norm = _norming(norms[0]).end(base.shape[1], keeps=True, first=_cut(norms))
-    question = replace(bare, end=replace(bare.end, norm=norm))
-    return (
-        is_searched(question) if base.device.type == "meta" else is_normed_faster(question, cores)
-    )
+    norm = _norming(norms[0]).epilogue(base.shape[1], keeps=True, first=_cut(norms))
+    problem = replace(bare, epilogue=replace(bare.epilogue, norm=norm))
+    return is_searched(problem) if base.device.type == "meta" else is_normed_faster(problem, cores)
 
 
 def _norming(norm: DeferredNorm) -> OutputNorming:

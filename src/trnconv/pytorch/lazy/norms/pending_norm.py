@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import torch
 
-from trnconv.ask.ends import IDENTITY
+from trnconv.problem.epilogue import IDENTITY
 from trnconv.pytorch.backends.aten import finished
 from trnconv.pytorch.backends.choice import on_neuron
 from trnconv.pytorch.lazy.base.deferred_result import Pending

@@ -9,12 +9,12 @@ from functools import lru_cache
 import torch
 
 from nkisim.machine import Machine
-from trnconv.ask.ends import BEFORE, IDENTITY, end_of
-from trnconv.ask.policy import Policy
-from trnconv.ask.question import Question
-from trnconv.ask.starts import start_of
 from trnconv.fused_ops.group_norm.problem import GroupNorm
 from trnconv.geometry import ConvShape
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.epilogue import BEFORE, IDENTITY, epilogue_of
+from trnconv.problem.policy import Policy
+from trnconv.problem.prologue import prologue_of
 from trnconv.pytorch.backends.arrays import dtype_name
 from trnconv.pytorch.lazy.convolutions.deferred_conv import dense
 from trnconv.pytorch.lazy.convolutions.modelled_time import is_planned, priced
@@ -78,9 +78,9 @@ def prologue_wins(
 
     Whether its epilogue adds a residual is not known yet: either way there has to be a plan.
     """
-    bare = Question(shape, machine, norm.dtype, policy=policy)
-    scaled = replace(bare, start=start_of(norm.activation))
-    added = replace(scaled, end=end_of(IDENTITY, BEFORE, ""))
+    bare = ConvProblem(shape, machine, norm.dtype, policy=policy)
+    scaled = replace(bare, prologue=prologue_of(norm.activation))
+    added = replace(scaled, epilogue=epilogue_of(IDENTITY, BEFORE, ""))
     parts = norm.in_launches()
     reduced = sum(part.scale_shift_price(machine, cores).ns for part in parts)
     applied = sum(part.apply_price(machine, cores).ns for part in parts)

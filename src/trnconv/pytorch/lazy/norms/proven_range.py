@@ -16,8 +16,8 @@ from math import prod, sqrt
 
 import torch
 
-from trnconv.ask.ends import IDENTITY
-from trnconv.ask.policy import DIRECT, Policy
+from trnconv.problem.epilogue import IDENTITY
+from trnconv.problem.policy import DIRECT, Policy
 from trnconv.pytorch.backends.choice import on_neuron
 from trnconv.pytorch.lazy.base.deferred_result import Pending
 from trnconv.pytorch.lazy.frames.video import FrameRun

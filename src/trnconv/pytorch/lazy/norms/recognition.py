@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from trnconv.ask.ends import IDENTITY
+from trnconv.problem.epilogue import IDENTITY
 from trnconv.pytorch.lazy.base.pending_reads import alias_of, unseen
 from trnconv.pytorch.lazy.frames.video import AxisOrder
 from trnconv.pytorch.lazy.norms.deferred_norm import DeferredNorm, LowVideo, NormPart

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from trnconv.ask.policy import ALWAYS_DIRECT, DEFAULT_POLICY, Policy
+from trnconv.problem.policy import ALWAYS_DIRECT, DEFAULT_POLICY, Policy
 from trnconv.pytorch.lazy.base.stats import PatchStats
 from trnconv.pytorch.lazy.convolutions.filters import Filters
 from trnconv.pytorch.lazy.convolutions.operands import ConvOperands, Window3d

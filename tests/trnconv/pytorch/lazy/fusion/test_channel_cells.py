@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from torch import nn
 from torch.nn import functional
 
-from trnconv.ask.coarse_residual import CoarseResidual
+from trnconv.problem.coarse_residual import CoarseResidual
 from trnconv.pytorch import patch_
 
 pytestmark = [pytest.mark.torch, pytest.mark.block]
@@ -98,7 +98,7 @@ def patched(model, x):
         expected = model(x.clone())
         report = patch_(model, backend="nkisim")
         y = model(x.clone())
-    ends = [ran.work.end.coarse for ran in report.ran()]
+    ends = [ran.work.epilogue.coarse for ran in report.ran()]
     return expected, y, {end for end in ends if end is not None}, report.copied()
 
 

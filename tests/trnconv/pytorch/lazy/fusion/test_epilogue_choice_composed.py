@@ -66,7 +66,10 @@ def run(model, x, backend="nkisim", **options):
         with patched(model, backend=backend, **options) as report:
             assert torch.equal(model(x), expected)
     assert not report.stats.repeated
-    return {work.module: (work.end.activation, work.end.residual) for work in report.stats.works}
+    return {
+        work.module: (work.epilogue.activation, work.epilogue.residual)
+        for work in report.stats.works
+    }
 
 
 @pytest.mark.parametrize("backend", ["nkisim", "torch"])
@@ -99,7 +102,7 @@ def test_which_options_are_fused(between, end):
         expected = model(x)
         with patched(model, backend="nkisim") as report:
             y = model(x)
-    ends = {work.module: work.end.activation for work in report.stats.works}
+    ends = {work.module: work.epilogue.activation for work in report.stats.works}
     assert ends == {"first": end, "last": "identity"}
     assert (y - expected).abs().max() <= bound_of(model, x)
 
@@ -142,7 +145,7 @@ def test_weights_that_are_made_for_every_call():
         expected = model(x)
         with patched(model, backend="nkisim") as report:
             assert torch.allclose(model(x), expected, rtol=1e-5, atol=1e-5)
-    ends = {work.end.activation for work in report.stats.works}
+    ends = {work.epilogue.activation for work in report.stats.works}
     assert ends == {"leaky_relu:0.5", "identity"}
 
 
@@ -226,8 +229,8 @@ def test_images_take_one_where_it_is_faster(between):
         unpatch_(model)
         exact = patch_(model, backend="nkisim", reproducible=True)
         assert torch.allclose(model(x), expected, rtol=1e-5, atol=1e-4)
-    assert any(work.end.activation != "identity" for work in report.stats.works)
-    assert all(work.end.activation == "identity" for work in exact.stats.works)
+    assert any(work.epilogue.activation != "identity" for work in report.stats.works)
+    assert all(work.epilogue.activation == "identity" for work in exact.stats.works)
 
 
 def test_elu_stays_torchs_where_sums_are_not_replaced(monkeypatch):
@@ -236,4 +239,4 @@ def test_elu_stays_torchs_where_sums_are_not_replaced(monkeypatch):
     model = Two(nn.ELU()).eval().requires_grad_(requires_grad=False)
     with torch.no_grad(), patched(model, backend="nkisim") as report:
         model(line())
-    assert {work.end.activation for work in report.stats.works} == {"identity"}
+    assert {work.epilogue.activation for work in report.stats.works} == {"identity"}

@@ -34,7 +34,7 @@ def test_thousands_of_short_lines_are_added_to_afterwards(lines, samples, residu
         model = Sum(256).to(torch.bfloat16)
         x = torch.empty(lines, 256, samples, dtype=torch.bfloat16)
     run = run_on_meta(model, lambda own: own(x))
-    assert [work.end.residual for work in run.report.stats.works] == [residual]
+    assert [work.epilogue.residual for work in run.report.stats.works] == [residual]
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,4 @@ def test_the_bits_of_chunks_do_not_depend_on_their_sizes(options, residual, monk
     with torch.no_grad(), patched(model, backend="nkisim", **options) as report:
         y = model(x)
     assert torch.equal(y, Sum.forward(model, x))
-    assert [work.end.residual for work in report.stats.works] == [residual]
+    assert [work.epilogue.residual for work in report.stats.works] == [residual]

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 from torch import nn
 from torch.nn import functional
 
-from trnconv.ask.policy import Policy
+from trnconv.problem.policy import Policy
 from trnconv.pytorch import backend, patch_
 from trnconv.pytorch.lazy.convolutions import deferred_conv
 from trnconv.pytorch.lazy.norms import epilogues

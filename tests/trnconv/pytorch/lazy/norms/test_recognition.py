@@ -17,10 +17,10 @@ torch = pytest.importorskip("torch")
 from torch import nn
 from torch.nn import functional
 
-from trnconv.ask.policy import FAST, Policy
-from trnconv.ask.question import Question
-from trnconv.ask.starts import start_of
 from trnconv.fused_ops.group_norm import problem as group_norm
+from trnconv.problem.conv_problem import ConvProblem
+from trnconv.problem.policy import FAST, Policy
+from trnconv.problem.prologue import prologue_of
 from trnconv.pytorch import backend, patch_
 from trnconv.pytorch.lazy.convolutions import deferred_conv
 from trnconv.pytorch.lazy.fusion import convolution
@@ -404,7 +404,7 @@ def test_random_steps_have_torchs_values(seed):
 
 
 ALWAYS_FAST = Policy(FAST, least_macs=0)
-MANY = 96  # channels: fast forms take no fewer
+MANY = 96  # channels: fast algorithms take no fewer
 
 
 def wide_block(norm, activation=functional.silu):
@@ -420,9 +420,9 @@ def always_scaled(monkeypatch):
     """Convolutions take norms wherever a kernel can: on small videos that is not faster."""
 
     def takes(shape, policy, norm, machine, cores):
-        start = start_of(norm.activation)
-        question = Question(shape, machine, norm.dtype, policy=policy, start=start)
-        return math.isfinite(prologues.priced(question, cores))
+        prologue = prologue_of(norm.activation)
+        problem = ConvProblem(shape, machine, norm.dtype, policy=policy, prologue=prologue)
+        return math.isfinite(prologues.priced(problem, cores))
 
     monkeypatch.setattr(prologues, "prologue_wins", takes)
 
@@ -434,7 +434,7 @@ def scaled(monkeypatch):
 
     def seen(pieces, w, bias, spec, residual, asked, factors):
         if factors is not None:
-            calls.append(spec.start)
+            calls.append(spec.prologue_activation)
         return convolution(pieces, w, bias, spec, residual, asked, factors)
 
     convolution = deferred_conv.fused_convolution

@@ -1,0 +1,1 @@
+"""The depthwise algorithm: one filter a channel, on the Vector, Scalar and GpSimd engines."""

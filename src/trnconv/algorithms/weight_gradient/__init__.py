@@ -1,0 +1,1 @@
+"""The weight gradient: a sum over positions, and the gradient of the bias."""

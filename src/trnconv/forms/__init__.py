@@ -1,1 +1,0 @@
-"""Forms: the ways to compute a convolution, each with its plans, prices, rules and kernel."""

@@ -1,1 +1,0 @@
-"""The depthwise form: one filter a channel, on the Vector, Scalar and GpSimd engines."""

@@ -1,1 +1,0 @@
-"""The filter gradient: a sum over positions, and the gradient of the bias."""
