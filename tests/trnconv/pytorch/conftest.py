@@ -1,5 +1,7 @@
 """One thread for torch: its small operators only wait for each other on more; and a device."""
 
+import sys
+
 import pytest
 
 
@@ -10,6 +12,14 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def compiled_anew():
+    """Tests that compile the same code would together pass torch's limit of recompilations."""
+    yield
+    if "torch._dynamo" in sys.modules:
+        sys.modules["torch._dynamo"].reset()
 
 
 @pytest.fixture
